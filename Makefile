@@ -1,0 +1,51 @@
+# Needs make and Python 3.11 or later, nothing else: the Java that Spark runs on comes with the packages.
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV   := .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test bench lock clean
+
+help: ## show this list
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## /\1\t/' | expand -t 10
+
+setup: $(VENV)/slipstream ## make .venv with exactly the locked packages, and Slipstream itself, editable
+
+$(VENV)/packages: requirements/build.lock requirements/dev.lock
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "Slipstream needs Python 3.11 or later; run: make setup PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@echo "creating $(VENV) with $$($(PYTHON) --version)"
+	@$(PYTHON) -m venv --clear $(VENV)
+	@echo "installing the locked packages (PySpark is some 400 MB: the first time takes minutes)"
+	@$(PIP) --require-hashes -r requirements/build.lock
+	@$(PIP) --require-hashes --no-build-isolation -r requirements/dev.lock
+	@touch $@
+
+$(VENV)/slipstream: $(VENV)/packages pyproject.toml
+	@echo "installing slipstream, editable"
+	@$(PIP) --no-build-isolation --no-deps --editable .
+	@touch $@
+
+demo: setup ## a shop whose revenue stays up to date while it is killed and recovers
+	$(BIN)/python demo/shop.py
+
+test: setup ## lint, types, tests: what CI runs
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/pytest
+
+bench: setup ## measure on this machine
+	$(BIN)/python -m benchmarks
+
+lock: setup ## choose versions anew and pin them with their hashes
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --upgrade --generate-hashes --no-emit-index-url \
+		--no-header --output-file requirements/build.lock requirements/build.in
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --upgrade --generate-hashes --no-emit-index-url \
+		--no-header --all-extras --output-file requirements/dev.lock pyproject.toml
+
+clean: ## remove what was made
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,58 @@
+"""`python -m benchmarks [NAME ...] [--quick] [--out FILE]`: runs the benchmarks, all of them unless some are
+named.
+
+A target that is missed is a finding, not a failure: the exit code is 1 only when a benchmark could not be
+carried out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from rich.console import Console
+
+from benchmarks.lab import Lab, SideError
+from benchmarks.report import Finding, conclude, write
+from benchmarks.suite import BENCHMARKS, FULL, QUICK
+
+
+def main(arguments: list[str]) -> int:
+    options = _parse(arguments)
+    console = Console(width=None if sys.stdout.isatty() else 130)
+    findings: list[Finding] = []
+    failures: dict[str, str] = {}
+    with Lab(console) as lab:
+        for name, benchmark in BENCHMARKS.items():
+            if options.names and name not in options.names:
+                continue
+            console.print(f"[bold]{name}[/]: {(benchmark.__doc__ or '').strip()}")
+            try:
+                findings += benchmark(lab, QUICK if options.quick else FULL)
+            except SideError as failure:
+                failures[name] = str(failure)
+                console.print("  did not finish; see the end")
+        conclude(console, findings, failures)
+        write(options.out, findings, lab.runs, failures, options.quick)
+    console.print(f"Written to {options.out}")
+    return 1 if failures else 0
+
+
+def _parse(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks",
+        description="Slipstream beside Structured Streaming on this machine, in about 20 minutes.",
+    )
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"any of: {', '.join(BENCHMARKS)}")
+    parser.add_argument("--quick", action="store_true", help="small sizes, 3 minutes: tries the harness out")
+    parser.add_argument("--out", type=Path, default=Path("results.json"), help="default: %(default)s")
+    options = parser.parse_args(arguments)
+    unknown = sorted(set(options.names) - set(BENCHMARKS))
+    if unknown:
+        parser.error(f"no benchmark is called {', '.join(unknown)}; there are: {', '.join(BENCHMARKS)}")
+    return options
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

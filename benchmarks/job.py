@@ -1,0 +1,83 @@
+"""What one side is asked to do, and what it measured: plain data that crosses a process boundary as JSON.
+
+A `Job` is also the key under which a measurement is remembered, so that two benchmarks that need the same
+measurement (`small` and `floor`, `backlog` and `forced`) share it.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from statistics import quantiles
+from typing import Literal
+
+Engine = Literal["slipstream", "rocksdb", "default"]
+Query = Literal["totals", "revenue", "floor"]
+
+ENGINE_NAMES: dict[Engine, str] = {
+    "slipstream": "Slipstream",
+    "rocksdb": "Structured Streaming, RocksDB",
+    "default": "Structured Streaming, default store",
+}
+
+
+@dataclass(frozen=True)
+class Job:
+    """One measurement: `engine` keeps `query` up to date over the files staged as `dataset`.
+
+    `files_per_batch` is the most files (of each source) in a batch; None leaves it to the engine. `every`
+    feeds the timed files one by one, so many seconds apart; None puts them all there at the start.
+    """
+
+    engine: Engine
+    query: Query
+    dataset: str
+    files_per_batch: int | None = None
+    every: float | None = None
+    target_latency: str = "1s"
+
+    def __str__(self) -> str:
+        size = f", {self.files_per_batch} file(s) a batch" if self.files_per_batch else ""
+        return f"{self.query} over {self.dataset}, {ENGINE_NAMES[self.engine]}{size}"
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    @staticmethod
+    def from_json(text: str) -> Job:
+        return Job(**json.loads(text))
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The timed part only: `rows` of input took `seconds` from the first file's arrival to the last result.
+
+    `batches` are the seconds of each batch; `visible`, in a paced feed, the seconds from each file's rename
+    to its result; `steps` the median seconds of each step of an epoch; `memory` the peak bytes by kind of
+    process, where it was sampled.
+    """
+
+    rows: int
+    seconds: float
+    batches: list[float]
+    visible: list[float] = field(default_factory=list)
+    steps: dict[str, float] = field(default_factory=dict)
+    memory: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def rate(self) -> float:
+        return self.rows / self.seconds
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    @staticmethod
+    def from_json(text: str) -> Measured:
+        return Measured(**json.loads(text))
+
+
+def percentile(values: list[float], percent: int) -> float:
+    """The given percentile, 1 to 99, between neighbours; a single value is every percentile of itself."""
+    if len(values) == 1:
+        return values[0]
+    return quantiles(values, n=100, method="inclusive")[percent - 1]

@@ -1,0 +1,109 @@
+"""The Structured Streaming side: the same queries on Spark's own engine, with the settings that suit it best.
+
+One query runs with `processingTime=0`, so batches follow each other without a pause, and stays up from warm-
+up to end, so that no restart is timed. Its sink is `noop` in update mode: results are computed and thrown
+away, the least that any sink can cost. Batch times are `triggerExecution` from the query's progress. In a
+paced feed a file counts as visible when its batch's commit is in the checkpoint: the source's log says which
+batch took the file, and the commit's inode change time is when it was renamed into place.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.query import StreamingQuery
+
+from benchmarks.data import CUSTOMERS_SCHEMA, ORDERS_SCHEMA, TOTALS_SCHEMA, Feed
+from benchmarks.job import Engine, Job, Measured
+
+ROCKSDB = {
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+}
+
+
+def measure(job: Job, feed: Feed, folder: Path) -> Measured:
+    with _session(job.engine) as spark:
+        query = _start(job, spark, feed.landing, folder / "checkpoint")
+        try:
+            feed.drop_all("load")
+            query.processAllAvailable()
+            for files in feed.files("warm"):
+                feed.drop(files)
+                query.processAllAvailable()
+            warm = query.lastProgress
+            last_warm = warm["batchId"] if warm else -1
+            if job.every is None:
+                feed.drop_all("timed")
+            else:
+                feed.drop_paced("timed", job.every)
+            query.processAllAvailable()
+            batches = [p for p in query.recentProgress if p["batchId"] > last_warm and p["numInputRows"]]
+        finally:
+            query.stop()
+    seconds = max(map(_ended, batches)) - min(feed.renamed.values())
+    return Measured(
+        rows=feed.rows("timed"),
+        seconds=seconds,
+        batches=[p["durationMs"]["triggerExecution"] / 1000 for p in batches],
+        visible=[] if job.every is None else _visible(feed, folder / "checkpoint"),
+    )
+
+
+def _session(engine: Engine) -> SparkSession:
+    cores = os.cpu_count() or 1
+    builder = (
+        SparkSession.builder.appName("benchmark")
+        .master(f"local[{cores}]")
+        .config("spark.driver.memory", "4g")
+        .config("spark.ui.enabled", "false")
+        .config("spark.log.level", "ERROR")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.sql.shuffle.partitions", cores)
+        .config("spark.sql.streaming.numRecentProgressUpdates", 10_000)
+    )
+    if engine == "rocksdb":
+        for key, value in ROCKSDB.items():
+            builder = builder.config(key, value)
+    return builder.getOrCreate()
+
+
+def _start(job: Job, spark: SparkSession, landing: Path, checkpoint: Path) -> StreamingQuery:
+    def source(name: str, schema: str) -> DataFrame:
+        reader = spark.readStream.schema(schema)
+        if job.files_per_batch is not None:
+            reader = reader.option("maxFilesPerTrigger", job.files_per_batch)
+        return reader.json(str(landing / name))
+
+    if job.query == "totals":
+        result = source("totals", TOTALS_SCHEMA).groupBy("k").agg(F.sum("v"), F.count("*"))
+    else:
+        joined = source("orders", ORDERS_SCHEMA).join(source("customers", CUSTOMERS_SCHEMA), "cid")
+        result = joined.groupBy("country").agg(F.sum("amount"))
+    writer = result.writeStream.format("noop").outputMode("update").trigger(processingTime="0 seconds")
+    return writer.option("checkpointLocation", str(checkpoint)).start()
+
+
+def _ended(progress: dict[str, Any]) -> float:
+    started = datetime.fromisoformat(progress["timestamp"]).timestamp()
+    return started + float(progress["durationMs"]["triggerExecution"]) / 1000
+
+
+def _visible(feed: Feed, checkpoint: Path) -> list[float]:
+    taken: dict[str, int] = {}
+    for log in (checkpoint / "sources" / "0").glob("[0-9]*"):
+        for line in log.read_text().splitlines()[1:]:
+            entry = json.loads(line)
+            taken[Path(entry["path"]).name] = entry["batchId"]
+    return [
+        (checkpoint / "commits" / str(taken[name])).stat().st_ctime - renamed
+        for name, renamed in feed.renamed.items()
+    ]

@@ -1,0 +1,200 @@
+"""The seven benchmarks: what each one measures, how much of it, and the target.
+
+A benchmark is a function from a lab and a scale to findings. Structured Streaming is measured with both of
+its state stores wherever the target does not name one, and the better of the two is what Slipstream is
+compared with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from benchmarks.data import Sizes, make_shop, make_totals
+from benchmarks.job import Engine, Job, Measured, percentile
+from benchmarks.lab import Lab
+from benchmarks.report import Finding, Target
+
+GIB = 1 << 30
+KEYS = 1_000_000
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How much of everything.
+
+    `settling` files of a paced feed are fed but not counted; `stores` are the state stores of Structured Streaming that
+    are tried where the target names none.
+    """
+
+    warm_up: int = 60
+    stores: Sequence[Engine] = ("rocksdb", "default")
+    large_rows: int = 200_000
+    large_files: int = 20
+    files_per_trigger: Sequence[int] = (1, 5)
+    small_files: int = 100
+    paced_files: int = 45
+    settling: int = 5
+    join_rows: int = 100_000
+    join_files: int = 10
+    customers: int = 100_000
+    state_keys: tuple[int, int] = (100_000, 10_000_000)
+    state_files: int = 60
+
+
+FULL = Scale()
+QUICK = Scale(
+    warm_up=6,
+    stores=("default",),
+    large_rows=50_000,
+    large_files=5,
+    files_per_trigger=(1,),
+    small_files=12,
+    paced_files=7,
+    settling=2,
+    join_rows=10_000,
+    join_files=3,
+    customers=10_000,
+    state_keys=(10_000, 500_000),
+    state_files=10,
+)
+
+
+def backlog(lab: Lab, scale: Scale) -> list[Finding]:
+    """All files are there at the start; each engine takes as many at a time as suits it best."""
+    dataset = _stage_backlog(lab, scale)
+    ours = lab.measure(Job("slipstream", "totals", dataset, target_latency="2s"))
+    findings = []
+    targets: dict[Engine, float] = {"rocksdb": 8, "default": 6}
+    for engine, least in targets.items():
+        rate = max(
+            lab.measure(Job(engine, "totals", dataset, files_per_batch=files)).rate
+            for files in scale.files_per_trigger
+        )
+        what = f"totals of {KEYS:,} keys, {engine} store"
+        findings.append(Finding("backlog", what, "rows/s", ours.rate, rate, Target("at_least", least)))
+    return findings
+
+
+def forced(lab: Lab, scale: Scale) -> list[Finding]:
+    """The same with one file a batch on both."""
+    dataset = _stage_backlog(lab, scale)
+    theirs = lab.measure(Job("rocksdb", "totals", dataset, files_per_batch=1))
+    ours = lab.measure(Job("slipstream", "totals", dataset, files_per_batch=1))
+    what = f"{scale.large_rows:,} rows a batch, rocksdb store"
+    return [Finding("forced", what, "rows/s", ours.rate, theirs.rate, Target("at_least", 5))]
+
+
+def small(lab: Lab, scale: Scale) -> list[Finding]:
+    """1,000 rows a batch: what a batch costs before it does any work."""
+    job = _stage_small(lab, scale)
+    ours = lab.measure(job)
+    theirs = [lab.measure(replace(job, engine=engine)) for engine in scale.stores]
+    return [
+        Finding(
+            "small",
+            "1,000 rows a batch, p50",
+            "ms",
+            percentile(ours.batches, 50),
+            min(percentile(measured.batches, 50) for measured in theirs),
+            Target("at_most", 0.6, aim=0.4),
+        ),
+        Finding(
+            "small",
+            "whole run, per batch",
+            "ms",
+            ours.seconds / len(ours.batches),
+            min(measured.seconds / len(measured.batches) for measured in theirs),
+        ),
+    ]
+
+
+def visible(lab: Lab, scale: Scale) -> list[Finding]:
+    """A file a second: from its rename to its result."""
+    sizes = Sizes(warm=[10_000] * scale.warm_up, timed=[10_000] * scale.paced_files)
+    dataset = lab.stage("visible", lambda folder: make_totals(folder, KEYS, sizes))
+    job = Job("slipstream", "totals", dataset, every=1.0)
+
+    def seconds(measured: Measured, percent: int) -> float:
+        return percentile(measured.visible[scale.settling :], percent)
+
+    ours = lab.measure(job)
+    theirs = [lab.measure(replace(job, engine=engine)) for engine in scale.stores]
+    what = "a file a second, to its result"
+    half = Target("at_most", 0.5)
+    return [
+        Finding(
+            "visible", f"{what}, p50", "ms", seconds(ours, 50), min(seconds(m, 50) for m in theirs), half
+        ),
+        Finding("visible", f"{what}, p95", "ms", seconds(ours, 95), min(seconds(m, 95) for m in theirs)),
+    ]
+
+
+def join(lab: Lab, scale: Scale) -> list[Finding]:
+    """Orders joined with customers, of whom 1,000 change with every batch, then revenue by country."""
+    sizes = Sizes(warm=[2_000] * scale.warm_up, timed=[scale.join_rows] * scale.join_files)
+    dataset = lab.stage("shop", lambda folder: make_shop(folder, scale.customers, 1_000, sizes))
+    job = Job("slipstream", "revenue", dataset, files_per_batch=1)
+    ours = lab.measure(job)
+    theirs = max(lab.measure(replace(job, engine=engine)).rate for engine in scale.stores)
+    what = f"with {scale.customers:,} customers that change"
+    return [Finding("join", what, "rows/s", ours.rate, theirs, Target("at_least", 5))]
+
+
+def state(lab: Lab, scale: Scale) -> list[Finding]:
+    """The same epochs over little state and over much; Slipstream only."""
+    few, many = (_measure_state(lab, scale, keys) for keys in scale.state_keys)
+    p50 = (percentile(many.batches, 50), percentile(few.batches, 50))
+    what = "epoch p50, {:,} keys against {:,}".format(*reversed(scale.state_keys))
+    findings = [Finding("state", what, "ms", *p50, Target("at_most", 1.5))]
+    limits = {
+        "python": ("peak private memory: Python", Target("at_most", 1.5)),
+        "python_dirty": ("Python, without file pages", None),
+        "jvm": ("JVM", None),
+        "all": ("all together", None),
+    }
+    for kind, (measure, target) in limits.items():
+        if kind in many.memory:
+            findings.append(Finding("state", measure, "GiB", many.memory[kind] / GIB, target=target))
+    return findings
+
+
+def floor(lab: Lab, scale: Scale) -> list[Finding]:
+    """How far a small epoch is above an empty Spark job of its shape, and where its time goes."""
+    epoch = lab.measure(_stage_small(lab, scale))
+    empty = lab.measure(Job("slipstream", "floor", "nothing"))
+    what = "small epoch against an empty job, p50"
+    p50 = (percentile(epoch.batches, 50), percentile(empty.batches, 50))
+    steps = [Finding("floor", f"step: {step}", "ms", seconds) for step, seconds in epoch.steps.items()]
+    return [Finding("floor", what, "ms", *p50), *steps]
+
+
+def _stage_backlog(lab: Lab, scale: Scale) -> str:
+    warm = [2_000] * scale.warm_up + [scale.large_rows] * 2
+    sizes = Sizes(warm, timed=[scale.large_rows] * scale.large_files)
+    return lab.stage("backlog", lambda folder: make_totals(folder, KEYS, sizes))
+
+
+def _stage_small(lab: Lab, scale: Scale) -> Job:
+    sizes = Sizes(warm=[1_000] * scale.warm_up, timed=[1_000] * scale.small_files)
+    dataset = lab.stage("small", lambda folder: make_totals(folder, 100, sizes))
+    return Job("slipstream", "totals", dataset, files_per_batch=1)
+
+
+def _measure_state(lab: Lab, scale: Scale, keys: int) -> Measured:
+    sizes = Sizes(warm=[10_000] * scale.warm_up, timed=[10_000] * scale.state_files)
+    dataset = lab.stage(f"state-{keys}", lambda folder: make_totals(folder, keys, sizes, load=True))
+    return lab.measure(Job("slipstream", "totals", dataset, files_per_batch=1), watch_memory=True)
+
+
+Name = Literal["backlog", "forced", "small", "visible", "join", "state", "floor"]
+BENCHMARKS: dict[Name, Callable[[Lab, Scale], list[Finding]]] = {
+    "backlog": backlog,
+    "forced": forced,
+    "small": small,
+    "visible": visible,
+    "join": join,
+    "state": state,
+    "floor": floor,
+}

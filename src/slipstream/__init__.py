@@ -1,0 +1,50 @@
+"""Slipstream keeps the results of PySpark and Spark SQL queries up to date as their inputs change.
+
+The names below are loaded when they are first used: a task in a Spark worker, and the agent, import parts of the package and need not
+load all of it.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from slipstream.app import App
+    from slipstream.epoch import EpochReport, Summary
+    from slipstream.errors import SlipstreamError
+    from slipstream.settings import Limits, Settings
+    from slipstream.sources import files, memory, ranged, rate, stream
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "App",
+    "EpochReport",
+    "Limits",
+    "Settings",
+    "SlipstreamError",
+    "Summary",
+    "__version__",
+    "files",
+    "memory",
+    "ranged",
+    "rate",
+    "stream",
+]
+
+_HOMES = {
+    "App": "slipstream.app",
+    "EpochReport": "slipstream.epoch",
+    "Limits": "slipstream.settings",
+    "Settings": "slipstream.settings",
+    "SlipstreamError": "slipstream.errors",
+    "Summary": "slipstream.epoch",
+    **dict.fromkeys(("files", "memory", "ranged", "rate", "stream"), "slipstream.sources"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'slipstream' has no attribute '{name}'")
+    return getattr(import_module(_HOMES[name]), name)

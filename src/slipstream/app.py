@@ -1,0 +1,334 @@
+"""The app: what users touch.
+
+An app is sources and views in one store. It has two Spark sessions on one context: the user's, in which queries are written and
+answered, and one for epochs. Views are analysed as they are declared; the epoch's template is built when the app first runs.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import warnings
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any, overload
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from slipstream.assembly import Assembly, assemble
+from slipstream.clock import Clock, SystemClock
+from slipstream.datasource import SlipstreamSource
+from slipstream.definitions import Names, Query, ViewDefinition, check_complete, inputs_of
+from slipstream.durability.lineage import computed_frontier, read_history
+from slipstream.durability.store import Store
+from slipstream.durations import seconds
+from slipstream.epoch import EpochReport, Loop, Summary
+from slipstream.errors import SessionWarning, UnknownView
+from slipstream.plan import Catalyst, check_deterministic, check_plan
+from slipstream.session import check_session, epoch_session, start_session
+from slipstream.settings import History, Settings
+from slipstream.sources import Source
+from slipstream.timetravel import resolve_epoch
+
+
+class App:
+    """Sources, views and their results, in one store."""
+
+    def __init__(
+        self,
+        name: str,
+        store: str | Path,
+        spark: SparkSession | None = None,
+        master: str | None = None,
+        shards: int | None = None,
+        target_latency: str | float = "1s",
+        history: str | int | None = "1 day",
+        *,
+        settings: Settings | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self.name = name
+        self._settings = settings or Settings()
+        self._target = seconds(target_latency)
+        self._history = History.parse(history)
+        self._clock = clock or SystemClock()
+        self._claim = Store.claim(store, name)
+        self.store = Path(store)
+        self._owns_spark = False
+        try:
+            self.spark = self._session(spark, master, shards)
+            self.shards = shards or max(1, self.spark.sparkContext.defaultParallelism)
+            self._epochs = epoch_session(self.spark, self.shards)
+            self._catalyst = Catalyst(self.spark)
+            self.spark.dataSource.register(SlipstreamSource)
+            self._past = read_history(self._claim.store.root)
+            self._claim.store.discard_after(self._past.frontier)
+        except BaseException:
+            self.close()
+            raise
+        self._names = Names()
+        self._sources: dict[str, Source] = {}
+        self._views: dict[str, DataFrame] = {}
+        self._waiting: list[ViewDefinition] = []
+        self._placeholders: dict[str, DataFrame] = {}
+        self._assembly: Assembly | None = None
+        self._loop: Loop | None = None
+        self._listeners: list[Callable[[EpochReport], None]] = []
+        self._thread: threading.Thread | None = None
+        self._failure: BaseException | None = None
+        self._summary: Summary | None = None
+
+    # Declaring
+
+    def source(self, name: str, source: Source) -> DataFrame:
+        """Declare an input. Returns a DataFrame that stands for it in queries."""
+        self._names.take(name, "source")
+        folder = self._claim.store.root / "sources" / name
+        source.attach(name, self._epochs, folder, self._past.consumed(name))
+        if source.can_reject:
+            self._names.take(f"{name}_rejected", "view of rejected rows")
+        self._sources[name] = source
+        return self._define(name, source.row_schema)
+
+    @overload
+    def view(self, name: Query, /) -> DataFrame: ...
+    @overload
+    def view(self, name: str, query: str | Query, /) -> DataFrame | None: ...
+
+    def view(self, name: str | Query, query: str | Query | None = None, /) -> DataFrame | None:
+        """Declare a view: a function whose parameters name its inputs (as a decorator, or with a name), or SQL text.
+
+        Returns a DataFrame that stands for the view in queries, or None while an input is not declared yet.
+        """
+        if callable(name):
+            definition = ViewDefinition(name.__name__, inputs_of(name), name)  # type: ignore[attr-defined]
+        elif isinstance(query, str):
+            definition = self._from_sql(name, query)
+        elif callable(query):
+            definition = ViewDefinition(name, inputs_of(query), query)
+        else:
+            raise TypeError("app.view takes a function, or a name and a function or SQL text")
+        self._names.take(definition.name, "view")
+        self._waiting.append(definition)
+        self._analyse_ready()
+        return self._placeholders.get(definition.name)
+
+    def _from_sql(self, name: str, text: str) -> ViewDefinition:
+        mentioned = [each for each in self._catalyst.relations(text) if not self._is_table(each)]
+
+        def query(*frames: DataFrame) -> DataFrame:
+            return self._with_names(dict(zip(mentioned, frames, strict=True)), text)
+
+        return ViewDefinition(name, tuple(mentioned), query)
+
+    def _is_table(self, name: str) -> bool:
+        """Whether SQL names a table of Spark's catalog and nothing of this app."""
+        known = {*self._placeholders, *(view.name for view in self._waiting)}
+        return name not in known and self.spark.catalog.tableExists(name)
+
+    def _with_names(self, frames: dict[str, DataFrame], text: str) -> DataFrame:
+        """Spark's answer to SQL in which some names stand for frames, for as long as it takes to analyse it."""
+        for name, frame in frames.items():
+            frame.createOrReplaceTempView(name)
+        try:
+            return self.spark.sql(text)
+        finally:
+            for name in frames:
+                self.spark.catalog.dropTempView(name)
+
+    def _analyse_ready(self) -> None:
+        """Analyse every waiting view whose inputs are all known; each may be what another waits for."""
+        ready = [view for view in self._waiting if all(name in self._placeholders for name in view.inputs)]
+        while ready:
+            for view in ready:
+                self._waiting.remove(view)
+                frame = view.query(*[self._placeholders[name] for name in view.inputs])
+                check_deterministic(self._catalyst, view.name, self._catalyst.analysed(frame))
+                known = {self._catalyst.leaf_of(each) for each in self._placeholders.values()}
+                check_plan(self._catalyst, view.name, self._catalyst.optimised(frame), known)
+                self._views[view.name] = frame
+                self._define(view.name, frame.schema)
+            ready = [view for view in self._waiting if all(name in self._placeholders for name in view.inputs)]
+
+    def _define(self, name: str, schema: StructType) -> DataFrame:
+        self._placeholders[name] = self._catalyst.placeholder(schema)
+        self._analyse_ready()
+        return self._placeholders[name]
+
+    # Running
+
+    def run(self, until: str | int | None = None) -> Summary:
+        """Run epochs in this thread: until "caught_up", up to an epoch, or until stopped."""
+        if until not in (None, "caught_up") and not isinstance(until, int):
+            raise ValueError(f"until={until!r}: give 'caught_up', the number of an epoch, or None")
+        self._reraise()
+        return self._ready().run(until)
+
+    def start(self) -> App:
+        """Run epochs in the background."""
+        loop = self._ready()
+        if self._thread is not None and self._thread.is_alive():
+            return self
+
+        def work() -> None:
+            try:
+                self._summary = loop.run(None)
+            except BaseException as error:  # handed to whoever calls next
+                self._failure = error
+            finally:
+                loop.wake()
+
+        self._thread = threading.Thread(target=work, name=f"slipstream-{self.name}", daemon=True)
+        self._thread.start()
+        return self
+
+    def await_epoch(self, epoch: int, timeout: float | None = None) -> bool:
+        """Wait until an epoch is computed; False if the timeout passes before."""
+        loop = self._ready()
+        reached = loop.await_epoch(epoch, timeout, lambda: self._failure is not None)
+        self._reraise()
+        return reached
+
+    def stop(self) -> Summary | None:
+        """Finish the epoch in hand and begin no other; what the background run did."""
+        if self._loop is not None:
+            self._loop.stop()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+        self._reraise()
+        return self._summary
+
+    def close(self) -> None:
+        """Stop, and close what the app opened."""
+        try:
+            if getattr(self, "_loop", None) is not None:
+                self.stop()
+        finally:
+            if getattr(self, "_loop", None) is not None and self._loop is not None:
+                self._loop.close()
+                self._loop = None
+            for source in getattr(self, "_sources", {}).values():
+                source.close()
+            if self._owns_spark:
+                self.spark.stop()
+            self._claim.release()
+
+    def __enter__(self) -> App:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def on_epoch(self, listener: Callable[[EpochReport], None]) -> None:
+        """Call a function after each epoch, in the thread that runs them."""
+        self._listeners.append(listener)
+
+    @property
+    def epoch(self) -> int:
+        """The last computed epoch."""
+        return self._loop.frontier if self._loop is not None else computed_frontier(self._claim.store.root)
+
+    # Reading
+
+    def read(self, view: str, as_of: int | str | datetime | None = None) -> DataFrame:
+        """A view's contents, now or as of an epoch or a point in time."""
+        entry = self._entry(view)
+        frame = self._load(view, asOf=resolve_epoch(self._claim.store.root, as_of))
+        order = [_sorting(*each) for each in entry["order"]]
+        return frame.orderBy(*order) if order else frame
+
+    def changes(self, view: str, since: int, until: int | None = None) -> DataFrame:
+        """A view's updates after one epoch and up to another, with _epoch and _diff."""
+        self._entry(view)
+        root = self._claim.store.root
+        return self._load(view, since=resolve_epoch(root, since), until=resolve_epoch(root, until))
+
+    def sql(self, text: str, as_of: int | str | datetime | None = None) -> DataFrame:
+        """Answer SQL over views and whatever else the session knows, all views as of one epoch."""
+        epoch = resolve_epoch(self._claim.store.root, as_of)
+        views = self._catalog()
+        mentioned = [name for name in self._catalyst.relations(text) if name in views]
+        return self._with_names({name: self._load(name, asOf=epoch) for name in mentioned}, text)
+
+    def explain(self, view: str | None = None) -> str:
+        """How views are maintained: their operators, what each costs, what each keeps."""
+        steps = self._assembled().steps
+        if view is not None and view not in steps:
+            raise UnknownView(view, steps)
+        return "\n\n".join(f"{name}\n{step.render(1)}" for name, step in steps.items() if view in (None, name))
+
+    # Inside
+
+    def _session(self, spark: SparkSession | None, master: str | None, shards: int | None) -> SparkSession:
+        if spark is None:
+            running = SparkSession.getActiveSession()
+            started = start_session(self.name, master, shards or 2)
+            self._owns_spark = running is None
+            return started
+        for text in check_session(spark):
+            warnings.warn(text, SessionWarning, stacklevel=3)
+        return spark
+
+    def _ready(self) -> Loop:
+        if self._loop is None:
+            assembly = self._assembled()
+            self._loop = assembly.loop(self._past)
+            self._loop.listeners = self._listeners
+        return self._loop
+
+    def _assembled(self) -> Assembly:
+        if self._assembly is None:
+            check_complete(self._waiting, self._placeholders)
+            self._assembly = assemble(
+                spark=self._epochs,
+                claim=self._claim,
+                sources=self._sources,
+                views=self._views,
+                placeholders=self._placeholders,
+                shards=self.shards,
+                target=self._target,
+                history=self._history,
+                settings=self._settings,
+                clock=self._clock,
+                past=self._past,
+            )
+        return self._assembly
+
+    def _reraise(self) -> None:
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+
+    def _catalog(self) -> dict[str, Any]:
+        self._ready()
+        views: dict[str, Any] = self._claim.store.catalog()["views"]
+        return views
+
+    def _entry(self, view: str) -> dict[str, Any]:
+        views = self._catalog()
+        if view not in views:
+            raise UnknownView(view, views)
+        entry: dict[str, Any] = views[view]
+        return entry
+
+    def _load(self, view: str, **options: int) -> DataFrame:
+        reader = self.spark.read.format("slipstream").option("view", view)
+        for name, value in options.items():
+            reader = reader.option(name, value)
+        return reader.load(str(self._claim.store.root))
+
+
+def _sorting(name: str, ascending: bool, nulls_first: bool) -> Column:
+    column = F.col(f"`{name}`")
+    if ascending:
+        return column.asc_nulls_first() if nulls_first else column.asc_nulls_last()
+    return column.desc_nulls_first() if nulls_first else column.desc_nulls_last()
+
+

@@ -1,0 +1,1 @@
+"""Operators: the graph as plain data, and one operator a file."""

@@ -1,0 +1,164 @@
+"""Accumulate: aggregates that are sums.
+
+Rule: for a key k, with totals T(k) and a change d of the input,  T'(k) = T(k) + sum over d's rows of k of diff * contribution(row).
+The output changes by  -row(T(k)) + row(T'(k))  where these differ, and a key whose last row is gone loses its row.
+
+State is a keyed trace: key -> totals, absolute, newest wins. (The design had deltas that are summed when looked up. With absolute
+totals a lookup stops at the first layer that has the key, merging layers is no arithmetic, and a floating point total has one value
+only, whichever layers it is read from, so that what was emitted can be retracted to the bit.)
+
+An epoch costs one sort of the change and one lookup for each of its keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from slipstream.dataflow.accumulators import Argument, Buffer, Totals
+from slipstream.dataflow.task import STATS_SCHEMA, Task, emit, gather, longs, prefixed, report
+from slipstream.trace import rows as trace_rows
+
+
+@dataclass(frozen=True)
+class Accumulate:
+    """One aggregation. Input columns: h, k0.., x0.. (one for each argument), diff."""
+
+    name: str
+    trace: str
+    input: pa.Schema
+    arguments: tuple[Argument, ...]
+    buffers: tuple[Buffer, ...]
+    emits: bool
+    everything: bool = False  # no grouping keys: one row, even over no input
+
+    def output(self) -> pa.Schema:
+        """h, keys, buffers, diff; statistics where the change goes nowhere."""
+        if not self.emits:
+            return STATS_SCHEMA
+        return self._updates_schema()
+
+    def _updates_schema(self) -> pa.Schema:
+        keys = [field for field in self.input if field.name.startswith("k")]
+        shown = [pa.field(f"b{i}", buffer.type) for i, buffer in enumerate(self.buffers)]
+        return pa.schema([self.input.field("h"), *keys, *shown, pa.field("diff", pa.int64())])
+
+    def layer_schema(self) -> pa.Schema:
+        """h, keys, v0 (rows of the group), v1.. (totals), epoch, diff."""
+        keys = [field for field in self.input if field.name.startswith("k")]
+        kinds = [pa.int64(), *(kind for argument in self.arguments for _, kind in argument.fields())]
+        values = [pa.field(f"v{i}", kind) for i, kind in enumerate(kinds)]
+        whole = [pa.field(name, pa.int64()) for name in ("h", "epoch", "diff")]
+        return pa.schema([whole[0], *keys, *values, *whole[1:]])
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        task = Task.current()
+        table = gather(batches, self.input)
+        h, keys, change = self._change(task, table)
+        found, stored = task.before(self.trace, self.layer_schema()).newest(h, keys)
+        old = self._load(stored)
+        new = self._combine(old, change)
+        lives = np.ones(len(h), dtype=bool) if self.everything else new.rows > 0
+        written = task.write(self.trace, self._layer(task, h, keys, new, lives))
+        if self.emits:
+            yield from emit(self._updates(h, keys, (found, old), (lives, new)))
+        else:
+            yield report(task, self.name, rows_in=table.num_rows, keys=len(h), bytes=written)
+
+    def _change(self, task: Task, table: pa.Table) -> tuple[npt.NDArray[np.int64], list[pa.Array], _Group]:
+        """The change's keys, sorted, each once, and its totals by key."""
+        keys = prefixed(table, "k")
+        if self.everything and table.num_rows == 0 and task.epoch == 1 and task.span.holds(0):
+            nothing = [argument.load(_nulls(argument)) for argument in self.arguments]
+            return np.zeros(1, dtype=np.int64), keys, _Group(np.zeros(1, dtype=np.int64), nothing)
+        groups = trace_rows.group_rows([longs(table, "h")], keys)
+        order, starts = groups.order, groups.starts
+        first = order[starts]
+        h = longs(table, "h")[first]
+        if len(h) == 0:
+            empty = [argument.load(_nulls(argument, 0)) for argument in self.arguments]
+            return h, keys, _Group(h, empty)
+        diff = longs(table, "diff")[order]
+        totals = [
+            argument.totals(values.take(pa.array(order)), diff, starts)
+            for argument, values in zip(self.arguments, prefixed(table, "x"), strict=True)
+        ]
+        picked = pa.array(first)
+        return h, [key.take(picked) for key in keys], _Group(np.add.reduceat(diff, starts), totals)
+
+    def _load(self, stored: pa.Table) -> _Group:
+        values = prefixed(stored, "v")
+        rows = values[0].fill_null(0).to_numpy(zero_copy_only=False)
+        return _Group(rows, load_totals(self.arguments, values))
+
+    def _combine(self, old: _Group, change: _Group) -> _Group:
+        combined = [
+            argument.combine(before, delta)
+            for argument, before, delta in zip(self.arguments, old.totals, change.totals, strict=True)
+        ]
+        return _Group(old.rows + change.rows, combined)
+
+    def _layer(
+        self, task: Task, h: npt.NDArray[np.int64], keys: list[pa.Array], new: _Group, lives: npt.NDArray[np.bool_]
+    ) -> pa.Table:
+        values = [pa.array(new.rows)]
+        for argument, totals in zip(self.arguments, new.totals, strict=True):
+            values += argument.store(totals)
+        epochs = pa.array(np.full(len(h), task.epoch))
+        arrays = [pa.array(h), *keys, *values, epochs, pa.array(lives.astype(np.int64))]
+        return pa.Table.from_arrays(arrays, schema=self.layer_schema())
+
+    def _updates(
+        self,
+        h: npt.NDArray[np.int64],
+        keys: list[pa.Array],
+        before: tuple[npt.NDArray[np.bool_], _Group],
+        after: tuple[npt.NDArray[np.bool_], _Group],
+    ) -> pa.Table:
+        """Old rows taken away and new rows added, where they differ."""
+        was, old = before
+        lives, new = after
+        shown_old = show(self.arguments, self.buffers, old.rows, old.totals)
+        shown_new = show(self.arguments, self.buffers, new.rows, new.totals)
+        same = was & lives
+        for left, right in zip(shown_old, shown_new, strict=True):
+            same &= trace_rows.equal(left, right)
+        parts = []
+        for diff, present, shown in ((-1, was, shown_old), (1, lives, shown_new)):
+            picked = pa.array(np.flatnonzero(present & ~same))
+            arrays = [column.take(picked) for column in (pa.array(h), *keys, *shown)]
+            arrays.append(pa.array(np.full(len(picked), diff)))
+            parts.append(pa.Table.from_arrays(arrays, schema=self._updates_schema()))
+        return pa.concat_tables(parts)
+
+
+@dataclass(frozen=True)
+class _Group:
+    rows: npt.NDArray[np.int64]
+    totals: list[Totals]
+
+
+def load_totals(arguments: Iterable[Argument], values: list[pa.Array]) -> list[Totals]:
+    """The totals behind the state columns v1, v2, ... (v0 counts the group's rows)."""
+    rest = iter(values[1:])
+    return [argument.load({name: next(rest) for name, _ in argument.fields()}) for argument in arguments]
+
+
+def show(
+    arguments: tuple[Argument, ...], buffers: tuple[Buffer, ...], rows: npt.NDArray[np.int64], totals: list[Totals]
+) -> list[pa.Array]:
+    """The aggregates' buffers for some groups."""
+    return [
+        buffer.column(None, {}, rows)
+        if buffer.show == "rows"
+        else buffer.column(arguments[buffer.argument], totals[buffer.argument], rows)
+        for buffer in buffers
+    ]
+
+
+def _nulls(argument: Argument, length: int = 1) -> dict[str, pa.Array]:
+    return {name: pa.nulls(length, kind) for name, kind in argument.fields()}

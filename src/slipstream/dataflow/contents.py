@@ -1,0 +1,109 @@
+"""What a view holds, read from its trace: the one description of it that readers, in any process, need.
+
+A view is kept in one of two ways. *Recorded*: a bag trace with a column for each of the view's. *Direct*: the keyed trace of an Accumulate,
+whose totals are turned into the view's columns as they are read. A description is plain JSON, in the store's catalog.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from slipstream.dataflow.accumulate import load_totals, show
+from slipstream.dataflow.accumulators import Argument, Buffer
+from slipstream.dataflow.task import column, longs, prefixed
+from slipstream.trace import Span, TraceReader, layer_schema
+
+
+@dataclass(frozen=True)
+class Contents:
+    """How a view is read from a trace.
+
+    columns: for each column of the view where it comes from: `v3` or `k0` a column of the trace, `b1` a buffer over the totals.
+    """
+
+    trace: str
+    schema: pa.Schema  # of the view
+    stored: pa.Schema  # of the trace
+    columns: tuple[str, ...]
+    arguments: tuple[Argument, ...] = ()
+    buffers: tuple[Buffer, ...] = ()
+
+    def describe(self) -> dict[str, Any]:
+        """This description as JSON."""
+        return {
+            "trace": self.trace,
+            "columns": list(self.columns),
+            "arguments": [asdict(argument) for argument in self.arguments],
+            "buffers": [{"show": b.show, "argument": b.argument, "ansi": b.ansi} for b in self.buffers],
+            "schema": self.schema.serialize().to_pybytes().hex(),
+            "stored": self.stored.serialize().to_pybytes().hex(),
+            "types": pa.schema([(f"b{i}", b.type) for i, b in enumerate(self.buffers)]).serialize().to_pybytes().hex(),
+        }
+
+    @staticmethod
+    def described(said: dict[str, Any]) -> Contents:
+        schema, stored, types = (
+            pa.ipc.read_schema(pa.py_buffer(bytes.fromhex(said[name]))) for name in ("schema", "stored", "types")
+        )
+        return Contents(
+            said["trace"],
+            schema,
+            stored,
+            tuple(said["columns"]),
+            tuple(Argument(**argument) for argument in said["arguments"]),
+            tuple(Buffer(type=types.field(i).type, **buffer) for i, buffer in enumerate(said["buffers"])),
+        )
+
+    def now(self, root: Path, as_of: int, span: Span, wanted: Sequence[str]) -> Iterator[pa.Table]:
+        """The view's rows as of an epoch, those of a span of hashes, some of its columns."""
+        if as_of == 0:
+            return
+        picked = self._picked(wanted)
+        reader = TraceReader(root / self.trace, as_of, span, schema=self.stored)
+        for chunk in reader.snapshot(None if self.buffers else [*picked, *self._bag()]):
+            rows = chunk.combine_chunks()
+            if self._bag():
+                times = np.maximum(longs(rows, "diff"), 0)
+                if (times != 1).any():
+                    rows = rows.take(pa.array(np.repeat(np.arange(rows.num_rows), times))).combine_chunks()
+            yield self._shown(rows, picked, wanted)
+
+    def changes(self, root: Path, since: int, until: int, span: Span) -> pa.Table:
+        """The updates after `since` up to `until`: the view's columns, _epoch and _diff."""
+        reader = TraceReader(root / self.trace, until, span, schema=self.stored)
+        updates = reader.changes(since, until).combine_chunks()
+        shown = self._shown(updates, self.columns, self.schema.names)
+        shown = shown.append_column("_epoch", column(updates, "epoch"))
+        return shown.append_column("_diff", column(updates, "diff"))
+
+    def _bag(self) -> list[str]:
+        return ["diff"] if "r" in self.stored.names else []
+
+    def _picked(self, wanted: Sequence[str]) -> tuple[str, ...]:
+        by_name = dict(zip(self.schema.names, self.columns, strict=True))
+        return tuple(by_name[name] for name in wanted)
+
+    def _shown(self, rows: pa.Table, picked: Sequence[str], wanted: Sequence[str]) -> pa.Table:
+        made: dict[str, pa.Array] = {}
+        if any(name.startswith("b") for name in picked):
+            values = prefixed(rows, "v")
+            totals = load_totals(self.arguments, values)
+            group_rows = values[0].to_numpy(zero_copy_only=False)
+            buffers = show(self.arguments, self.buffers, group_rows, totals)
+            made = {f"b{i}": buffer for i, buffer in enumerate(buffers)}
+        arrays = [made[name] if name in made else column(rows, name) for name in picked]
+        if not arrays:  # a count of rows is all that is asked for
+            return pa.table({"_": pa.nulls(rows.num_rows)}).select([])
+        return pa.Table.from_arrays(arrays, schema=pa.schema([self.schema.field(name) for name in wanted]))
+
+
+def recorded(trace: str, schema: pa.Schema, stored: pa.Schema) -> Contents:
+    """A view with a bag trace of its own."""
+    names = tuple(f"v{i}" for i in range(len(schema)))
+    return Contents(trace, schema, layer_schema(stored), names)

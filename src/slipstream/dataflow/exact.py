@@ -1,0 +1,131 @@
+"""Sums that do not depend on the order of their terms.
+
+A maintained sum is added to and subtracted from for months, in whatever order rows arrive, and must end up where a
+fresh sum would. Machine doubles do not: `(a + b) - b` is not `a`. So running totals are kept wider than what
+is shown, and only the shown value is rounded.
+
+- Doubles are kept as an unevaluated pair `hi + lo` (double-double, about 106 bits; Dekker 1971, Knuth's two-sum).
+  NaN and infinities cannot be subtracted out again, so the caller counts them beside the sum and adds only finite terms.
+  Terms of one group are combined pairwise, as a tree, in the order given: the same order gives the same bits.
+- Decimals are kept as 256-bit integers and added limb by limb: exact, whatever the order.
+
+Not promised: a double-double sum whose terms span more than 106 bits (1e300 + 1e-300) still loses the small term, and a sum of
+finite terms beyond the range of a double sticks at infinity.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+Doubles = npt.NDArray[np.float64]
+Longs = npt.NDArray[np.int64]
+
+_SPLIT = 134217729.0  # 2**27 + 1, Veltkamp's constant for splitting a 53-bit mantissa in two
+_LIMB_BITS = 32
+_LIMBS = 8  # of 32 bits: 256 in all
+_MASK = np.int64(0xFFFFFFFF)
+
+
+class Pair(NamedTuple):
+    """An unevaluated sum `hi + lo` with |lo| at most half a unit in the last place of hi."""
+
+    hi: Doubles
+    lo: Doubles
+
+
+def add(a: Pair, b: Pair) -> Pair:
+    """a + b."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        total = a.hi + b.hi
+        carried = total - a.hi
+        error = (a.hi - (total - carried)) + (b.hi - carried)
+        return _renormalise(total, error + (a.lo + b.lo))
+
+
+def times(x: Doubles, y: Doubles) -> Pair:
+    """The exact product of two doubles (barring under- and overflow)."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        product = x * y
+        x_high, x_low = _halves(x)
+        y_high, y_low = _halves(y)
+        error = ((x_high * y_high - product) + x_high * y_low + x_low * y_high) + x_low * y_low
+        return _renormalise(product, error)
+
+
+def multiply(a: Pair, b: Pair) -> Pair:
+    """a * b to about 104 bits."""
+    product = times(a.hi, b.hi)
+    return _renormalise(product.hi, product.lo + (a.hi * b.lo + a.lo * b.hi))
+
+
+def divide(a: Pair, by: Doubles) -> Pair:
+    """a / by to about 104 bits."""
+    quotient = a.hi / by
+    back = times(quotient, by)
+    rest = ((a.hi - back.hi) - back.lo) + a.lo
+    return _renormalise(quotient, rest / by)
+
+
+def negate(a: Pair) -> Pair:
+    return Pair(-a.hi, -a.lo)
+
+
+def sum_segments(terms: Pair, starts: Longs) -> Pair:
+    """One total for each segment of `terms`; segment i runs from starts[i] up to starts[i + 1]. None is empty."""
+    hi, lo = terms
+    lengths = np.diff(starts, append=len(hi))
+    while len(hi) > len(lengths):
+        first = np.cumsum(lengths) - lengths
+        position = np.arange(len(hi)) - np.repeat(first, lengths)
+        left = np.flatnonzero(position % 2 == 0)
+        paired = position[left] + 1 < np.repeat(lengths, (lengths + 1) // 2)
+        right = left[paired] + 1
+        summed = add(Pair(hi[left[paired]], lo[left[paired]]), Pair(hi[right], lo[right]))
+        hi, lo = hi[left], lo[left]
+        hi[paired], lo[paired] = summed
+        lengths = (lengths + 1) // 2
+    return Pair(hi, lo)
+
+
+def _halves(x: Doubles) -> tuple[Doubles, Doubles]:
+    scaled = x * _SPLIT
+    high = scaled - (scaled - x)
+    return high, x - high
+
+
+def _renormalise(hi: Doubles, lo: Doubles) -> Pair:
+    total = hi + lo
+    rest = lo - (total - hi)
+    return Pair(total, np.where(np.isfinite(total), rest, 0.0))
+
+
+def decimal_limbs(values: pa.Array) -> Longs:
+    """A decimal array's unscaled integers as rows of 32-bit limbs, low limb first, the last one signed. NULL is 0."""
+    words = values.type.bit_width // _LIMB_BITS
+    _, data = values.buffers()
+    raw = np.frombuffer(data, dtype="<u4")[values.offset * words : (values.offset + len(values)) * words]
+    limbs = np.zeros((len(values), _LIMBS), dtype=np.int64)
+    limbs[:, :words] = raw.reshape(-1, words)
+    limbs[:, words - 1] = raw.reshape(-1, words)[:, -1].view(np.int32)
+    if words < _LIMBS:  # sign-extend
+        negative = limbs[:, words - 1] < 0
+        limbs[negative, words - 1] &= _MASK
+        limbs[negative, words : _LIMBS - 1] = _MASK
+        limbs[negative, _LIMBS - 1] = -1
+    if values.null_count:
+        limbs[~np.asarray(values.is_valid())] = 0
+    return limbs
+
+
+def limbs_to_decimal(limbs: Longs, scale: int) -> pa.Array:
+    """Limbs, carries still unresolved, as decimal256(76, scale)."""
+    limbs = limbs.copy()
+    for i in range(_LIMBS - 1):
+        limbs[:, i + 1] += limbs[:, i] >> _LIMB_BITS
+        limbs[:, i] &= _MASK
+    data = (limbs & _MASK).astype("<u4").tobytes()
+    return pa.Array.from_buffers(pa.decimal256(76, scale), len(limbs), [None, pa.py_buffer(data)])

@@ -1,0 +1,47 @@
+"""The operator graph as plain data: what `explain` prints and what `status` counts.
+
+A step is one operator of one view (or source). Ids are positions in the plan, so that the same query has the same ids, and the
+same traces, whenever and wherever it is compiled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+COSTS = {
+    "Source": "the new input",
+    "View": "the change of that view",
+    "Linear": "the change",
+    "Upsert": "one lookup for each key in the change",
+    "Accumulate": "one lookup for each key in the change",
+    "Join": "the change and its matches",
+    "Regroup": "the touched groups, whole",
+    "TopK": "the change and the first rows of each shard",
+    "Record": "the change",
+}
+
+
+@dataclass(frozen=True)
+class Step:
+    """One operator: what it is, what it does in Spark's words, which traces it keeps, what feeds it."""
+
+    kind: str
+    detail: str
+    inputs: tuple[Step, ...] = ()
+    traces: tuple[str, ...] = field(default=())
+
+    def __post_init__(self) -> None:
+        if self.kind not in COSTS:
+            raise ValueError(f"unknown kind of step '{self.kind}'; there are {sorted(COSTS)}")
+
+    def walk(self) -> Iterator[Step]:
+        yield self
+        for each in self.inputs:
+            yield from each.walk()
+
+    def render(self, indent: int = 0) -> str:
+        """The step and what feeds it, one line each."""
+        kept = f"   [{', '.join(self.traces)}]" if self.traces else ""
+        line = f"{'  ' * indent}{self.kind:<10} {self.detail}{kept}"
+        return "\n".join([line, *(each.render(indent + 1) for each in self.inputs)])

@@ -1,0 +1,98 @@
+"""Join: an inner equi-join, bilinear in its two inputs.
+
+Rule: with A, B before the epoch and changes dA, dB,  d(A x B) = dA x B + A x dB + dA x dB,  diffs multiplied. A residual condition and
+everything else about the result is Catalyst's, above. NULL keys never match: they are filtered out below, in Catalyst.
+
+State is one bag trace for each side, by join key. An epoch costs the changes and their matches. Matches need not be
+consolidated: an update and its retraction in two layers both match, and their products cancel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from slipstream.dataflow.task import Task, column, emit, gather, longs, prefixed
+from slipstream.trace import rows as trace_rows
+
+Longs = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Join:
+    """One inner join. Input columns: side (0 left, 1 right), h, r, k0.., a0.. (left values), b0.. (right values), diff."""
+
+    name: str
+    traces: tuple[str, str]
+    input: pa.Schema
+
+    def output(self) -> pa.Schema:
+        """h, keys, left values, right values, diff."""
+        return pa.schema([field for field in self.input if field.name not in ("side", "r")])
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        task = Task.current()
+        table = gather(batches, self.input)
+        left, right = split_sides(table, task.epoch)
+        if left.num_rows:
+            stored = task.before(self.traces[1], right.schema)
+            yield from self._pairs(left, *stored.matches(*_probe(left)), flipped=False)
+        if right.num_rows:
+            stored = task.before(self.traces[0], left.schema)
+            yield from self._pairs(right, *stored.matches(*_probe(right)), flipped=True)
+        if left.num_rows and right.num_rows:
+            at_left, at_right = match(left, right)
+            yield from self._pairs(left, at_left, right.take(pa.array(at_right)), flipped=False)
+        task.write(self.traces[0], left)
+        task.write(self.traces[1], right)
+
+    def _pairs(
+        self, changed: pa.Table, at: Longs, matched: pa.Table, flipped: bool
+    ) -> Iterator[pa.RecordBatch]:
+        """Rows of the product: changed[at[i]] with matched[i]."""
+        if len(at) == 0:
+            return
+        found = changed.take(pa.array(at))
+        left, right = (matched, found) if flipped else (found, matched)
+        arrays = [column(found, "h"), *prefixed(found, "k"), *prefixed(left, "v"), *prefixed(right, "v")]
+        arrays.append(pc.multiply(column(left, "diff"), column(right, "diff")))
+        yield from emit(pa.Table.from_arrays(arrays, schema=self.output()))
+
+
+def split_sides(table: pa.Table, epoch: int) -> tuple[pa.Table, pa.Table]:
+    """The two inputs' changes, each as consolidated rows of a bag trace."""
+    side = column(table, "side").to_numpy(zero_copy_only=False)
+    return _one_side(table, side == 0, "a", epoch), _one_side(table, side == 1, "b", epoch)
+
+
+def _one_side(table: pa.Table, mine: npt.NDArray[np.bool_], prefix: str, epoch: int) -> pa.Table:
+    picked = table.filter(pa.array(mine)).combine_chunks()
+    columns = {"h": column(picked, "h"), "r": column(picked, "r")}
+    columns |= {f"k{i}": key for i, key in enumerate(prefixed(picked, "k"))}
+    columns |= {f"v{i}": value for i, value in enumerate(prefixed(picked, prefix))}
+    columns["epoch"] = pa.array(np.full(picked.num_rows, epoch))
+    columns["diff"] = column(picked, "diff")
+    return trace_rows.consolidate(pa.table(columns))
+
+
+def match(left: pa.Table, right: pa.Table) -> tuple[Longs, Longs]:
+    """Positions of every pair of rows with equal keys, out of two tables sorted by h."""
+    left_h, right_h = longs(left, "h"), longs(right, "h")
+    first = np.searchsorted(right_h, left_h, side="left")
+    counts = np.searchsorted(right_h, left_h, side="right") - first
+    at_left = np.repeat(np.arange(len(left_h)), counts)
+    within = np.arange(len(at_left)) - np.repeat(np.cumsum(counts) - counts, counts)
+    at_right = np.repeat(first, counts) + within
+    same = np.ones(len(at_left), dtype=bool)
+    for one, other in zip(prefixed(left, "k"), prefixed(right, "k"), strict=True):
+        same &= trace_rows.equal(one.take(pa.array(at_left)), other.take(pa.array(at_right)))
+    return at_left[same], at_right[same]
+
+
+def _probe(table: pa.Table) -> tuple[Longs, list[pa.Array]]:
+    return longs(table, "h"), prefixed(table, "k")

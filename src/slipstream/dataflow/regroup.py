@@ -1,0 +1,74 @@
+"""Regroup: any keyed node that Catalyst can evaluate on a whole group.
+
+Rule: for a node f that works group by group (a window, any aggregate, an outer, semi or anti join) and the set K of keys that the change
+touches,  d f(A) = - f(A restricted to K) + f(A' restricted to K).  The rows of the touched groups, as they were and as they are,
+are handed to Catalyst with a column `side` of -1 or 1 that is added to the grouping key; side is the diff of what comes out.
+
+State is a bag trace for each input, by key. An epoch costs the touched groups, whole. Rows leave in the canonical order of the trace, so
+that a function that depends on order (collect_list, a rank among ties) sees the same order whenever it sees the same group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from slipstream.dataflow.join import split_sides
+from slipstream.dataflow.task import Task, emit, gather, longs, prefixed
+from slipstream.trace import rows as trace_rows
+
+
+@dataclass(frozen=True)
+class Regroup:
+    """One keyed node. Input columns as Join's: side, h, r, k0.., a0.., b0.., diff; a node with one input has no b columns."""
+
+    name: str
+    traces: tuple[str, ...]
+    input: pa.Schema
+
+    def output(self) -> pa.Schema:
+        """tag (which input), side (-1 before, 1 after), keys, values of the first input, values of the second."""
+        values = [field for field in self.input if field.name[0] in "kab"]
+        return pa.schema([("tag", pa.int32()), ("side", pa.int32()), *values])
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        task = Task.current()
+        changes = split_sides(gather(batches, self.input), task.epoch)[: len(self.traces)]
+        probe_h, probe_keys = _touched(changes)
+        for tag, (trace, change) in enumerate(zip(self.traces, changes, strict=True)):
+            if len(probe_h):
+                _, stored = task.before(trace, change.schema).matches(probe_h, probe_keys)
+                before = trace_rows.consolidate(stored)
+                after = trace_rows.consolidate(pa.concat_tables([before, change]))
+                yield from self._group_rows(tag, -1, before)
+                yield from self._group_rows(tag, 1, after)
+            task.write(trace, change)
+
+    def _group_rows(self, tag: int, side: int, rows: pa.Table) -> Iterator[pa.RecordBatch]:
+        times = np.maximum(longs(rows, "diff"), 0)
+        repeated = rows.take(pa.array(np.repeat(np.arange(rows.num_rows), times)))
+        length = repeated.num_rows
+        own = "ab"[tag]
+        known = {f"k{i}": key for i, key in enumerate(prefixed(repeated, "k"))}
+        known |= {f"{own}{i}": value for i, value in enumerate(prefixed(repeated, "v"))}
+        known["tag"] = pa.array(np.full(length, tag, dtype=np.int32))
+        known["side"] = pa.array(np.full(length, side, dtype=np.int32))
+        schema = self.output()
+        arrays = [known[f.name] if f.name in known else pa.nulls(length, f.type) for f in schema]
+        yield from emit(pa.Table.from_arrays(arrays, schema=schema))
+
+
+def _touched(changes: tuple[pa.Table, ...]) -> tuple[npt.NDArray[np.int64], list[pa.Array]]:
+    """Every key in the changes, once, sorted by hash."""
+    both = pa.concat_tables([t.select([n for n in t.column_names if n == "h" or n[0] == "k"]) for t in changes])
+    both = both.combine_chunks()
+    keys = prefixed(both, "k")
+    groups = trace_rows.group_rows([longs(both, "h")], keys)
+    first = groups.order[groups.starts]
+    return longs(both, "h")[first], [key.take(pa.array(first)) for key in keys]
+
+

@@ -1,0 +1,113 @@
+"""What a Spark task knows when it runs one shard of one operator.
+
+An operator's function is built once, when the app starts, and is the same for every epoch. What differs from epoch to epoch (its
+number, the incarnation, where the store is) travels as a job-local property, so that neither the pickled function nor
+the generated code changes. A shard is the partition's number modulo the number of shards: Spark numbers the partitions
+of a union one after another, and every operator has exactly one partition for each shard.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyspark import TaskContext
+
+from slipstream.trace import Span, TraceReader, TraceWriter, shard_span
+
+EPOCH_PROPERTY = "slipstream.epoch"
+STATS_SCHEMA = pa.schema([("stats", pa.string())])
+_ROWS_A_BATCH = 1 << 16
+
+
+@dataclass(frozen=True)
+class EpochProperty:
+    """The job-local property of an epoch."""
+
+    root: str
+    epoch: int
+    incarnation: int
+    shards: int
+
+    def encode(self) -> str:
+        return json.dumps(asdict(self))
+
+
+@dataclass(frozen=True)
+class Task:
+    """One shard of one epoch."""
+
+    root: Path
+    epoch: int
+    incarnation: int
+    shard: int
+    shards: int
+
+    @staticmethod
+    def current() -> Task:
+        context = TaskContext.get()
+        assert context is not None
+        sent = EpochProperty(**json.loads(context.getLocalProperty(EPOCH_PROPERTY) or "{}"))
+        shard = context.partitionId() % sent.shards
+        return Task(Path(sent.root), sent.epoch, sent.incarnation, shard, sent.shards)
+
+    @property
+    def span(self) -> Span:
+        return shard_span(self.shard, self.shards)
+
+    def before(self, trace: str, schema: pa.Schema) -> TraceReader:
+        """The shard's part of a trace as it stood before this epoch."""
+        return self.at(trace, schema, self.epoch - 1)
+
+    def at(self, trace: str, schema: pa.Schema, epoch: int) -> TraceReader:
+        """The shard's part of a trace as it stood after an epoch."""
+        return TraceReader(self.root / trace, epoch, self.span, schema=schema)
+
+    def write(self, trace: str, table: pa.Table, *, is_sorted: bool = True) -> int:
+        """Write this epoch's layer of a trace; the number of bytes written."""
+        writer = TraceWriter(self.root / trace, self.incarnation)
+        return writer.write(self.epoch, self.span, table, is_sorted=is_sorted)
+
+
+def gather(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> pa.Table:
+    """All the rows handed to a task, in one chunk, in the operator's own types (timestamps are in UTC)."""
+    arrived = list(batches)
+    if not arrived:
+        return schema.empty_table()
+    table = pa.Table.from_batches(arrived).combine_chunks()
+    return table if table.schema.equals(schema) else table.cast(schema)
+
+
+def emit(table: pa.Table) -> Iterator[pa.RecordBatch]:
+    """Rows for the next node of the Spark plan."""
+    yield from table.combine_chunks().to_batches(max_chunksize=_ROWS_A_BATCH)
+
+
+def report(task: Task, name: str, **figures: int) -> pa.RecordBatch:
+    """A terminal operator's only output: one row of statistics."""
+    said = json.dumps({"operator": name, "shard": task.shard, **figures})
+    return pa.RecordBatch.from_arrays([pa.array([said])], schema=STATS_SCHEMA)
+
+
+def column(table: pa.Table, name: str) -> pa.Array:
+    """A column of a table that has been gathered into one chunk."""
+    chunked = table.column(name)
+    return chunked.chunk(0) if chunked.num_chunks == 1 else chunked.combine_chunks()
+
+
+def longs(table: pa.Table, name: str) -> npt.NDArray[np.int64]:
+    values: npt.NDArray[np.int64] = column(table, name).to_numpy(zero_copy_only=False)
+    return values
+
+
+def prefixed(table: pa.Table, prefix: str) -> list[pa.Array]:
+    """The columns `prefix0`, `prefix1`, ... of a table, in order."""
+    found = []
+    while (name := f"{prefix}{len(found)}") in table.column_names:
+        found.append(column(table, name))
+    return found

@@ -1,0 +1,101 @@
+"""`spark.read.format("slipstream")`: a view, now or in the past, in any PySpark program.
+
+Options: `view` (its name), `asOf` (an epoch, or a timestamp such as 2026-01-31T12:00:00; the newest computed epoch if absent), `since` and `until`
+(the changes between two epochs instead of the contents, with `_epoch` and `_diff`), `columns` (a list, comma-separated). The path is the store.
+
+PySpark's data source API does not tell a reader which columns a query uses, so columns are pruned by naming them:
+`.option("columns", "country,revenue")`, or a schema given to `.schema(...)`. Only those are read.
+
+The epoch is fixed when the DataFrame is made, so a DataFrame shows one epoch however long it lives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import LongType, StructType
+
+from slipstream.dataflow.contents import Contents
+from slipstream.durability.store import Store
+from slipstream.errors import BadReadOption, UnknownView
+from slipstream.timetravel import resolve_epoch
+from slipstream.trace import shard_span
+
+_SPANS = 8
+
+
+class SlipstreamSource(DataSource):
+    """See the module."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "slipstream"
+
+    def schema(self) -> StructType:
+        asked = _Asked.of(self.options)
+        whole = StructType.fromJson(asked.entry["schema"])
+        columns = asked.columns or whole.fieldNames()
+        schema = StructType([whole[name] for name in columns])
+        if asked.since is not None:
+            schema = schema.add("_epoch", LongType()).add("_diff", LongType())
+        return schema
+
+    def reader(self, schema: StructType) -> ViewReader:
+        return ViewReader(_Asked.of(self.options), schema)
+
+
+DefaultSource = SlipstreamSource
+
+
+class _Asked:
+    """The options of a read, looked up in the store."""
+
+    def __init__(self, root: Path, entry: dict[str, Any], columns: list[str], as_of: int, since: int | None) -> None:
+        self.root, self.entry, self.columns = root, entry, columns
+        self.as_of, self.since = as_of, since
+
+    @staticmethod
+    def of(options: Any) -> _Asked:
+        path, view = options.get("path"), options.get("view")
+        if not path or not view:
+            raise BadReadOption('name the store and the view: .option("view", NAME).load(STORE)')
+        store = Store.existing(path)
+        views = store.catalog()["views"]
+        if view not in views:
+            raise UnknownView(view, views)
+        columns = [each.strip() for each in (options.get("columns") or "").split(",") if each.strip()]
+        known = [field["name"] for field in views[view]["schema"]["fields"]]
+        for column in columns:
+            if column not in known:
+                raise UnknownView(column, known, f"column of '{view}'")
+        since = options.get("since")
+        asked = options.get("until") if since is not None else options.get("asOf")
+        as_of = resolve_epoch(store.root, asked)
+        return _Asked(store.root, views[view], columns, as_of, None if since is None else int(since))
+
+
+class ViewReader(DataSourceReader):
+    """Reads the spans of a view's trace side by side."""
+
+    def __init__(self, asked: _Asked, schema: StructType) -> None:
+        self._asked = asked
+        self._names = [name for name in schema.fieldNames() if name not in ("_epoch", "_diff")]
+
+    def partitions(self) -> Sequence[InputPartition]:
+        return [InputPartition(i) for i in range(_SPANS)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:  # type: ignore[override]
+        contents = Contents.described(self._asked.entry["contents"])
+        span = shard_span(partition.value, _SPANS)
+        if self._asked.since is not None:
+            changed = contents.changes(self._asked.root, self._asked.since, self._asked.as_of, span)
+            yield from changed.select([*self._names, "_epoch", "_diff"]).to_batches()
+            return
+        for table in contents.now(self._asked.root, self._asked.as_of, span, self._names):
+            yield from table.to_batches()
+
+

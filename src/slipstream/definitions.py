@@ -1,0 +1,66 @@
+"""What an app is made of: sources and views, by name, and who reads whom.
+
+A view may be declared before what it reads. It is analysed, and refused if it cannot be maintained, as soon as all its inputs
+are known; what is still missing when the app runs is an error, as is a circle.
+"""
+
+from __future__ import annotations
+
+import inspect
+import keyword
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame
+
+from slipstream.errors import BadName, NameTaken, UnknownInput, ViewCycle
+
+Query = Callable[..., DataFrame]
+
+
+@dataclass(frozen=True)
+class ViewDefinition:
+    """One view: how to get its DataFrame from its inputs' DataFrames, in the order of `inputs`."""
+
+    name: str
+    inputs: tuple[str, ...]
+    query: Query
+
+
+class Names:
+    """The names in use, each for one thing."""
+
+    def __init__(self) -> None:
+        self._kinds: dict[str, str] = {}
+
+    def take(self, name: str, kind: str) -> None:
+        if not name.isidentifier() or keyword.iskeyword(name) or name.startswith("_"):
+            raise BadName(name)
+        for known, its_kind in self._kinds.items():
+            if known.lower() == name.lower():  # Spark's names do not heed case
+                raise NameTaken(known, its_kind)
+        self._kinds[name] = kind
+
+
+def inputs_of(query: Query) -> tuple[str, ...]:
+    """The names that a view's function reads: its parameters."""
+    return tuple(inspect.signature(query).parameters)
+
+
+def check_complete(waiting: Iterable[ViewDefinition], known: Iterable[str]) -> None:
+    """Raise for the first view whose inputs never came: a circle, or a name that nothing has."""
+    views = {view.name: view for view in waiting}
+    there = {*known, *views}
+    for view in views.values():
+        for name in view.inputs:
+            if name not in there:
+                raise UnknownInput(view.name, name, there - {view.name})
+    for view in views.values():
+        path = [view.name]
+        while True:
+            following = [name for name in views[path[-1]].inputs if name in views]
+            if not following:
+                break
+            if following[0] in path:
+                raise ViewCycle([*path[path.index(following[0]) :], following[0]])
+            path.append(following[0])

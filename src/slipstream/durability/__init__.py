@@ -1,0 +1,1 @@
+"""What outlives a process: the store, lineage, and the agent that looks after layers."""

@@ -1,0 +1,147 @@
+"""Lineage: what an epoch was made of, in the order in which it happened.
+
+A log of JSON lines, one file an incarnation, appended and never changed:
+
+    {"cut": 7, "clock": 1700000000.0, "ranges": {"orders": ...}}     epoch 7 takes these ranges of input
+    {"computed": 7, "clock": ..., "seconds": ..., "rows": ...}       its layers are all there: readers may see it
+    {"dropped": 7}                                                   it failed; its input is cut anew
+
+Together with the plan, the ranges determine an epoch to the bit, so an epoch that was cut and not computed when the process
+ended is run again from its record. Nothing here is flushed to disk: that is not on the epoch's path.
+A torn last line is an append that the process did not live to finish: it is not there.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+from slipstream.errors import UnknownEpoch
+
+JSON = Any
+_TAIL = 1 << 16
+
+
+@dataclass(frozen=True)
+class Cut:
+    """An epoch's input: a range for each source that has something new."""
+
+    epoch: int
+    clock: float
+    ranges: dict[str, JSON]
+
+
+@dataclass(frozen=True)
+class Computed:
+    """An epoch that readers may see."""
+
+    epoch: int
+    clock: float
+    seconds: float
+    rows: int
+    rejected: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class History:
+    """All that the logs of a store say."""
+
+    cuts: tuple[Cut, ...]
+    computed: tuple[Computed, ...]
+
+    @property
+    def frontier(self) -> int:
+        return self.computed[-1].epoch if self.computed else 0
+
+    @property
+    def pending(self) -> Cut | None:
+        """The epoch that was cut and never computed."""
+        return self.cuts[-1] if self.cuts and self.cuts[-1].epoch > self.frontier else None
+
+    def consumed(self, source: str) -> list[JSON]:
+        """The ranges of a source that computed epochs took, oldest first."""
+        frontier = self.frontier
+        return [cut.ranges[source] for cut in self.cuts if cut.epoch <= frontier and source in cut.ranges]
+
+    def at(self, clock: float) -> int:
+        """The last epoch computed at or before a point in time."""
+        before = [each.epoch for each in self.computed if each.clock <= clock]
+        if not before:
+            first = self.computed[0].clock if self.computed else None
+            raise UnknownEpoch.before_first(clock, first)
+        return before[-1]
+
+
+class LineageWriter:
+    """Appends to the log of one incarnation."""
+
+    def __init__(self, root: Path, incarnation: int) -> None:
+        self._file: IO[str] = open(root / "lineage" / f"{incarnation}.jsonl", "a", buffering=1)  # noqa: SIM115
+
+    def cut(self, cut: Cut) -> None:
+        self._append({"cut": cut.epoch, "clock": cut.clock, "ranges": cut.ranges})
+
+    def computed(self, done: Computed) -> None:
+        line: dict[str, JSON] = {"computed": done.epoch, "clock": done.clock, "seconds": done.seconds, "rows": done.rows}
+        if done.rejected:
+            line["rejected"] = done.rejected
+        self._append(line)
+
+    def dropped(self, epoch: int) -> None:
+        self._append({"dropped": epoch})
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _append(self, line: dict[str, JSON]) -> None:
+        self._file.write(json.dumps(line, separators=(",", ":")) + "\n")
+
+
+def read_history(root: Path) -> History:
+    """What the logs of all incarnations say, one after another."""
+    cuts: dict[int, Cut] = {}
+    computed: dict[int, Computed] = {}
+    for line in _lines(root):
+        if "cut" in line:
+            cuts[line["cut"]] = Cut(line["cut"], line["clock"], line["ranges"])
+        elif "computed" in line:
+            epoch = line["computed"]
+            computed[epoch] = Computed(epoch, line["clock"], line["seconds"], line["rows"], line.get("rejected", {}))
+        elif "dropped" in line:
+            cuts.pop(line["dropped"], None)
+    return History(
+        tuple(cuts[epoch] for epoch in sorted(cuts)), tuple(computed[epoch] for epoch in sorted(computed))
+    )
+
+
+def computed_frontier(root: Path) -> int:
+    """How far the store is computed: the end of the newest log that says so."""
+    for path in reversed(_logs(root)):
+        with open(path, "rb") as log:
+            size = log.seek(0, 2)
+            reach = _TAIL
+            while True:
+                log.seek(max(0, size - reach))
+                lines = log.read().split(b"\n")[0 if reach >= size else 1 : -1]
+                found = [json.loads(line)["computed"] for line in lines if line.startswith(b'{"computed"')]
+                if found:
+                    return int(found[-1])
+                if reach >= size:
+                    break
+                reach *= 4
+    return 0
+
+
+def _logs(root: Path) -> list[Path]:
+    return sorted((root / "lineage").glob("*.jsonl"), key=lambda path: int(path.stem))
+
+
+def _lines(root: Path) -> Iterator[dict[str, JSON]]:
+    for path in _logs(root):
+        with open(path) as log:
+            for line in log:
+                if line.endswith("\n"):
+                    yield json.loads(line)

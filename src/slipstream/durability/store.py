@@ -1,0 +1,149 @@
+"""The store: one folder that holds everything an app keeps.
+
+    format.json           the version of the layout, and the app's name
+    lock                  held by the running engine (flock: it falls with the process, however that ends)
+    incarnations/N        created once, by the start that claimed number N
+    lineage/N.jsonl       the lineage log of incarnation N
+    catalog.json          sources and views: what readers need to read a view's trace
+    sources/NAME/         whatever a source keeps
+    traces/...            layers
+
+Readers need no lock and no engine: the lineage log says how far the store is computed, and layers are immutable.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from slipstream.errors import NewerFormat, NotAStore, OtherApp, StoreInUse
+from slipstream.trace import LayerName
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A store that this process may write to, until it is released."""
+
+    store: Store
+    incarnation: int
+    lock: IO[str]
+
+    def release(self) -> None:
+        self.lock.close()
+
+
+@dataclass(frozen=True)
+class Store:
+    """Paths of a store and what is written in them."""
+
+    root: Path
+
+    @staticmethod
+    def existing(path: str | Path) -> Store:
+        """A store to read; an error where there is none."""
+        store = Store(Path(path).absolute())
+        if not (store.root / "format.json").exists():
+            raise NotAStore(str(path))
+        store._check_format()
+        return store
+
+    @staticmethod
+    def claim(path: str | Path, app: str) -> Claim:
+        """A store to write: made where there is none, locked against a second engine, under a new incarnation."""
+        store = Store(Path(path).absolute())
+        for folder in ("incarnations", "lineage", "sources", "traces"):
+            (store.root / folder).mkdir(parents=True, exist_ok=True)
+        lock = open(store.root / "lock", "a+")  # noqa: SIM115 - held until the app is closed
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.seek(0)
+            holder = lock.read().strip()
+            lock.close()
+            raise StoreInUse(str(path), holder) from None
+        try:
+            if not (store.root / "format.json").exists():
+                store._write("format.json", {"format": FORMAT, "app": app})
+            store._check_format()
+            known = store._read("format.json")["app"]
+            if known != app:
+                raise OtherApp(str(path), known, app)
+        except BaseException:
+            lock.close()
+            raise
+        lock.truncate(0)
+        lock.write(f"process {os.getpid()}")
+        lock.flush()
+        return Claim(store, store._next_incarnation(), lock)
+
+    @property
+    def name(self) -> str:
+        app: str = self._read("format.json")["app"]
+        return app
+
+    def catalog(self) -> dict[str, Any]:
+        """Sources and views, as the last engine knew them."""
+        if not (self.root / "catalog.json").exists():
+            return {"sources": {}, "views": {}}
+        return self._read("catalog.json")
+
+    def write_catalog(self, catalog: dict[str, Any]) -> None:
+        self._write("catalog.json", catalog)
+
+    def traces(self) -> Iterator[Path]:
+        """Every trace's directory."""
+        yield from sorted(path for path in (self.root / "traces").glob("*/*") if path.is_dir())
+
+    def discard_after(self, epoch: int) -> int:
+        """Remove the layers of epochs that were begun and never computed; how many there were."""
+        removed = 0
+        for trace in self.traces():
+            for path in list(trace.iterdir()):
+                name = LayerName.parse(path.name)
+                if name is not None and name.hi > epoch:
+                    path.unlink()
+                    removed += 1
+        return removed
+
+    def running(self) -> bool:
+        """Whether an engine holds the store."""
+        try:
+            with open(self.root / "lock") as lock:
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        except FileNotFoundError:
+            return False
+        return False
+
+    def _next_incarnation(self) -> int:
+        folder = self.root / "incarnations"
+        number = max((int(path.name) for path in folder.iterdir() if path.name.isdigit()), default=0)
+        while True:
+            number += 1
+            try:
+                (folder / str(number)).touch(exist_ok=False)
+            except FileExistsError:
+                continue
+            return number
+
+    def _check_format(self) -> None:
+        found = self._read("format.json")["format"]
+        if found > FORMAT:
+            raise NewerFormat(str(self.root), found, FORMAT)
+
+    def _read(self, name: str) -> dict[str, Any]:
+        read: dict[str, Any] = json.loads((self.root / name).read_text())
+        return read
+
+    def _write(self, name: str, content: dict[str, Any]) -> None:
+        temporary = self.root / f".{name}.{os.getpid()}"
+        temporary.write_text(json.dumps(content, indent=1))
+        temporary.rename(self.root / name)

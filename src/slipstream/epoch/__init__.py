@@ -1,0 +1,8 @@
+"""Epochs: cut, one Spark job, publish."""
+
+from slipstream.epoch.cut import Bounds, Budget
+from slipstream.epoch.loop import Loop, Rejects, Upkeep
+from slipstream.epoch.report import EpochReport, Summary, percentile
+from slipstream.epoch.template import Outcome, Template
+
+__all__ = ["Bounds", "Budget", "EpochReport", "Loop", "Outcome", "Rejects", "Summary", "Template", "Upkeep", "percentile"]

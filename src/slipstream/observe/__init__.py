@@ -1,0 +1,1 @@
+"""A read-only picture of a store."""

@@ -1,0 +1,9 @@
+"""Plans: a query, as Spark optimised it, to the plan of its change."""
+
+from slipstream.plan.catalyst import Catalyst
+from slipstream.plan.compile import Compiled, ViewCompiler
+from slipstream.plan.delta import Builder, Delta, Leaf
+from slipstream.plan.inputs import input_delta
+from slipstream.plan.refuse import check_deterministic, check_plan
+
+__all__ = ["Builder", "Catalyst", "Compiled", "Delta", "Leaf", "ViewCompiler", "check_deterministic", "check_plan", "input_delta"]

@@ -1,0 +1,293 @@
+"""The one file that touches Catalyst: Spark's logical plans, taken apart and put together through py4j.
+
+Plans and expressions stay in the JVM; here they are opaque handles (`Node`, `Expr`). Putting a plan together keeps the expression ids
+of the plan it came from: a node that is replaced is replaced by one that outputs the same attributes, so that everything above it
+still resolves and no expression is ever turned into text.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import DataType, StructField, StructType, _parse_datatype_json_string
+
+Node = Any
+Expr = Any
+
+_PLANS_IN_EXPRESSIONS = {"ScalarSubquery", "Exists", "ListQuery", "LateralSubquery"}
+
+
+class Catalyst:
+    """Catalyst, as seen from one Spark session."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self.spark = spark
+        self._jvm: Any = spark._jvm
+        self._jsession: Any = spark._jsparkSession
+        catalyst = self._jvm.org.apache.spark.sql.catalyst
+        self._plans: Any = catalyst.plans.logical
+        self._exprs: Any = catalyst.expressions
+        self._ids: Any = self._exprs.NamedExpression
+        self._columns: Any = self._jvm.org.apache.spark.sql.classic.ExpressionUtils
+        self._none: Any = getattr(getattr(self._jvm.scala, "None$"), "MODULE$")
+
+    # Taking apart
+
+    def analysed(self, frame: DataFrame) -> Node:
+        return frame._jdf.queryExecution().analyzed()
+
+    def optimised(self, frame: DataFrame) -> Node:
+        return frame._jdf.queryExecution().optimizedPlan()
+
+    def kind(self, node: Node | Expr) -> str:
+        """A node's or expression's class, as Spark names it."""
+        name: str = node.getClass().getSimpleName()
+        return name
+
+    def children(self, node: Node | Expr) -> list[Any]:
+        return self.items(node.children())
+
+    def items(self, sequence: Any) -> list[Any]:
+        return [sequence.apply(i) for i in range(sequence.size())]
+
+    def output(self, node: Node) -> list[Expr]:
+        return self.items(node.output())
+
+    def option(self, value: Any) -> Any | None:
+        return value.get() if value.isDefined() else None
+
+    def expressions(self, node: Node) -> list[Expr]:
+        return self.items(node.expressions())
+
+    def subtree(self, expr: Expr) -> Iterator[Expr]:
+        yield expr
+        for child in self.children(expr):
+            yield from self.subtree(child)
+
+    def nodes(self, plan: Node) -> Iterator[Node]:
+        yield plan
+        for child in self.children(plan):
+            yield from self.nodes(child)
+
+    def type_of(self, expr: Expr) -> DataType:
+        return _parse_datatype_json_string(expr.dataType().json())
+
+    def expr_id(self, attribute: Expr) -> int:
+        number: int = attribute.exprId().id()
+        return number
+
+    def same(self, one: Expr, other: Expr) -> bool:
+        """Whether two expressions mean the same."""
+        equal: bool = one.semanticEquals(other)
+        return equal
+
+    def leaf_id(self, leaf: Node) -> int | None:
+        """The identity of a placeholder made by `placeholder`, whichever copy of it this is."""
+        if self.kind(leaf) != "LogicalRDD":
+            return None
+        number: int = leaf.rdd().id()
+        return number
+
+    def leaf_of(self, frame: DataFrame) -> int:
+        """The identity of a placeholder."""
+        identity = self.leaf_id(self.analysed(frame))
+        assert identity is not None, "not a placeholder"
+        return identity
+
+    def relations(self, text: str) -> list[str]:
+        """The tables and views that SQL text names, in order, each once, without its own CTEs."""
+        parsed = self._jsession.sessionState().sqlParser().parsePlan(text)
+        found: list[str] = []
+        self._gather_relations(parsed, found, set())
+        return list(dict.fromkeys(found))
+
+    def _gather_relations(self, node: Node, found: list[str], own: set[str]) -> None:
+        kind = self.kind(node)
+        if kind == "UnresolvedRelation":
+            name = node.multipartIdentifier().mkString(".")
+            if name.lower() not in own:
+                found.append(name)
+            return
+        if kind == "UnresolvedWith":
+            for pair in self.items(node.cteRelations()):
+                self._gather_relations(pair._2(), found, own)
+                own = own | {pair._1().lower()}
+        for expression in self.expressions(node):
+            for part in self.subtree(expression):
+                if self.kind(part) in _PLANS_IN_EXPRESSIONS:
+                    self._gather_relations(part.plan(), found, own)
+        for child in self.children(node):
+            self._gather_relations(child, found, own)
+
+    def line(self, node: Node) -> str:
+        """One node on one line, without expression ids."""
+        text: str = node.simpleString(60)
+        return text
+
+    # Putting together
+
+    def placeholder(self, schema: StructType) -> DataFrame:
+        """A relation with this schema that the optimiser does not know to be empty."""
+        return self.spark.createDataFrame(self.spark.sparkContext.emptyRDD(), schema)
+
+    def frame(self, plan: Node) -> DataFrame:
+        """A plan that is complete, as a frame to run. Analysing it again would give new ids to attributes that occur twice."""
+        plan.setAnalyzed()
+        return DataFrame(self._jvm.org.apache.spark.sql.classic.Dataset.ofRows(self._jsession, plan), self.spark)
+
+    def over(self, plan: Node, change: Callable[[DataFrame], DataFrame]) -> Node:
+        """What DataFrame calls make of a plan. They see a stub with the plan's attributes, so each analyses only itself."""
+        stub = self._plans.LocalRelation(plan.output(), self.sequence([]), False, self._none)
+        return self.swap(self.analysed(change(self.frame(stub))), [(stub, plan)])
+
+    def schema(self, plan: Node) -> StructType:
+        return StructType.fromJson(json.loads(plan.schema().json()))
+
+    def column(self, expr: Expr) -> Column:
+        from pyspark.sql.classic.column import Column as ClassicColumn
+
+        return ClassicColumn(self._columns.column(expr))
+
+    def sequence(self, values: Iterable[Any]) -> Any:
+        gathered = self._jvm.java.util.ArrayList()
+        for value in values:
+            gathered.add(value)
+        return self._jvm.org.apache.spark.api.python.PythonUtils.toSeq(gathered)
+
+    def mapping(self, pairs: Iterable[tuple[Any, Any]]) -> Any:
+        """A Scala Map, which is a PartialFunction too: what `transformUp` takes."""
+        gathered = self._jvm.java.util.HashMap()
+        for old, new in pairs:
+            gathered.put(old, new)
+        return self._jvm.org.apache.spark.api.python.PythonUtils.toScalaMap(gathered)
+
+    def new_id(self) -> Any:
+        return self._ids.newExprId()
+
+    def alias(self, expr: Expr, name: str, expr_id: Any | None = None) -> Expr:
+        empty = self.sequence([])
+        return self._exprs.Alias(expr, name, expr_id or self.new_id(), empty, self._none, empty)
+
+    def renamed(self, attribute: Expr, target: Expr) -> Expr:
+        """An attribute under the name and expression id of another."""
+        return self.alias(attribute, target.name(), target.exprId())
+
+    def attribute(self, named: Expr) -> Expr:
+        """The attribute that a named expression defines."""
+        return named.toAttribute()
+
+    def project(self, expressions: Iterable[Expr], child: Node) -> Node:
+        return self._plans.Project(self.sequence(expressions), child)
+
+    def filter(self, condition: Expr, child: Node) -> Node:
+        return self._plans.Filter(condition, child)
+
+    def union(self, children: Sequence[Node]) -> Node:
+        return children[0] if len(children) == 1 else self._plans.Union(self.sequence(children), False, False)
+
+    def with_children(self, node: Node, children: Iterable[Node]) -> Node:
+        return node.withNewChildren(self.sequence(children))
+
+    def swap(self, plan: Node, pairs: Iterable[tuple[Node, Node]]) -> Node:
+        """The plan with some of its nodes replaced by others."""
+        return plan.transformUp(self.mapping(pairs))
+
+    def replace(self, expr: Expr, pairs: Iterable[tuple[Expr, Expr]]) -> Expr:
+        return expr.transformDown(self.mapping(pairs))
+
+    def expand(self, node: Node, extra: Sequence[Expr], child: Node) -> tuple[Node, list[Expr]]:
+        """An Expand that carries extra attributes along; their new attributes."""
+        carried = [e.newInstance() for e in extra]
+        rows = [self.sequence([*self.items(row), *extra]) for row in self.items(node.projections())]
+        output = self.sequence([*self.output(node), *carried])
+        return self._plans.Expand(self.sequence(rows), output, child), carried
+
+    def aggregate(self, keys: Iterable[Expr], results: Iterable[Expr], child: Node) -> Node:
+        return self._plans.Aggregate(self.sequence(keys), self.sequence(results), child, self._none)
+
+    def window(self, node: Node, partition: Iterable[Expr], child: Node) -> Node:
+        return self._plans.Window(
+            node.windowExpressions(), self.sequence(partition), node.orderSpec(), child, self._none
+        )
+
+    def join(self, node: Node, left: Node, right: Node, condition: Expr | None) -> Node:
+        some = self._none if condition is None else self._jvm.scala.Some(condition)
+        return self._plans.Join(left, right, node.joinType(), some, node.hint())
+
+    def equal(self, left: Expr, right: Expr) -> Expr:
+        return self._exprs.EqualTo(left, right)
+
+    def conjunction(self, conditions: Sequence[Expr]) -> Expr | None:
+        result: Expr | None = None
+        for condition in conditions:
+            result = condition if result is None else self._exprs.And(result, condition)
+        return result
+
+    def split_and(self, condition: Expr) -> list[Expr]:
+        if self.kind(condition) == "And":
+            return self.split_and(condition.left()) + self.split_and(condition.right())
+        return [condition]
+
+    def cast(self, expr: Expr, to: Any) -> Expr:
+        """The expression as another Spark type (a JVM DataType)."""
+        return expr if expr.dataType().equals(to) else self._exprs.Cast(expr, to, self._zone())
+
+    def _zone(self) -> Any:
+        return self._jvm.scala.Some(self.spark.conf.get("spark.sql.session.timeZone"))
+
+    def normalised(self, key: Expr) -> Expr:
+        """A grouping or join key as Spark compares it: one NaN, one zero."""
+        rule = getattr(getattr(self._jvm.org.apache.spark.sql.catalyst.optimizer, "NormalizeFloatingNumbers$"), "MODULE$")
+        return rule.normalize(key)
+
+    def order_prefix(self, order: Expr) -> Column:
+        """A 64-bit integer that sorts as the sort key does, as far as 64 bits go (ties may hide a difference)."""
+        kind = json.loads(order.child().dataType().json())
+        prefix = self.column(self._exprs.SortPrefix(order))
+        if kind in ("string", "binary", "double", "float"):  # compared as unsigned
+            prefix = prefix.bitwiseXOR(F.lit(-(2**63)))
+        ascending = self.kind(order.direction()).startswith("Ascending")
+        if not ascending:
+            prefix = F.bitwise_not(prefix)
+        first = self.kind(order.nullOrdering()).startswith("NullsFirst")
+        at_null = F.lit(-(2**63) if first else 2**63 - 1)
+        return F.when(self.column(order.child()).isNull(), at_null).otherwise(prefix)
+
+    # Stages in Python
+
+    def schema_of(self, columns: Mapping[str, DataType]) -> pa.Schema:
+        """The Arrow schema of an operator's input: Spark's types, timestamps in UTC."""
+        fields = [StructField(name, kind) for name, kind in columns.items()]
+        return to_arrow_schema(StructType(fields), timezone="UTC")
+
+    # Running
+
+    def project_as(self, project_list: Any, child: Node) -> Node:
+        """A projection whose list was made before."""
+        return self._plans.Project(project_list, child)
+
+    def cached(self, frame: DataFrame) -> Node:
+        """The relation that stands for a persisted frame."""
+        return frame._jdf.queryExecution().withCachedData()
+
+    def planned(self, frame: DataFrame) -> None:
+        """Optimise and plan a frame, so that running it does only that."""
+        frame._jdf.queryExecution().executedPlan()
+
+    def collect_strings(self, frame: DataFrame) -> list[str]:
+        """Run a frame of one string column."""
+        rows = frame._jdf.collectAsList()
+        return [row.getString(0) for row in rows]
+
+    def observed(self, frame: DataFrame) -> dict[str, tuple[int, ...]]:
+        """The metrics that a frame's run observed, by name."""
+        seen = frame._jdf.queryExecution().observedMetrics()
+        names = self.items(seen.keys().toSeq())
+        rows = [seen.apply(name) for name in names]
+        return {name: tuple(row.getLong(i) for i in range(row.size())) for name, row in zip(names, rows, strict=True)}

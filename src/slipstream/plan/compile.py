@@ -1,0 +1,197 @@
+"""A view's query to the plan of its change.
+
+Spark analyses and optimises the query over placeholders of its inputs. Each node of the optimised plan is then replaced, bottom up, by a
+plan for its change (`Delta`): linear nodes as they are, stateful ones by a shuffle and a Python stage. A view that is read directly
+from an Accumulate's totals needs nothing more; any other is recorded in a trace of its own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql.types import LongType, StructType
+
+from slipstream.dataflow.graph import Step
+from slipstream.dataflow.record import Record
+from slipstream.plan import aggregate, join, linear, regroup, topk
+from slipstream.plan.aggregate import Direct
+from slipstream.plan.catalyst import Node
+from slipstream.plan.delta import Builder, Delta
+from slipstream.plan.refuse import sort_below
+from slipstream.plan.stages import stage
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """One view, compiled."""
+
+    name: str
+    schema: StructType
+    step: Step
+    terminals: tuple[Node, ...]
+    delta: Delta | None
+    direct: Direct | None
+    record: Record | None
+    order: tuple[tuple[str, bool, bool], ...]
+    fingerprint: str
+
+
+class ViewCompiler:
+    """Compiles one view, over the changes of its inputs."""
+
+    def __init__(self, build: Builder, view: str, inputs: Mapping[int, Delta], names: Mapping[int, str]) -> None:
+        self._build = build
+        self._catalyst = build.catalyst
+        self._view = view
+        self._inputs = inputs
+        self._names = names
+        self._count = 0
+
+    def compile(self, frame: DataFrame, readers: int) -> Compiled:
+        """The view's plans. `readers`: how many times other views take its change as their input."""
+        plan = self._catalyst.optimised(frame)
+        order, fingerprint = self._order(plan), self._fingerprint(plan)
+        direct = self._direct(plan, emits=readers > 0)
+        if direct is not None:
+            delta, how = direct
+            terminals = () if readers else (delta.plan,)
+            kept = None if not readers else delta if readers == 1 else self._shared(plan, delta)
+            return Compiled(self._view, frame.schema, delta.step, terminals, kept, how, None, order, fingerprint)
+        delta = self._delta(plan)
+        if readers:
+            delta = self._shared(plan, delta)
+        record, terminal = self._record(plan, delta)
+        step = Step("Record", self._view, (delta.step,), (record.trace,))
+        return Compiled(self._view, frame.schema, step, (terminal,), delta, None, record, order, fingerprint)
+
+    def _shared(self, plan: Node, delta: Delta) -> Delta:
+        """The view's change, computed once for all that read it."""
+        attributes = [*self._catalyst.output(plan), *delta.extras()]
+        shared = self._build.share(self._catalyst.project(attributes, delta.plan))
+        return Delta(shared, delta.diff, delta.route, delta.step)
+
+    def _direct(self, plan: Node, emits: bool) -> tuple[Delta, Direct] | None:
+        """An aggregation at the root whose output can be read from its totals."""
+        catalyst = self._catalyst
+        while catalyst.kind(plan) == "Sort":
+            plan = catalyst.children(plan)[0]
+        if catalyst.kind(plan) != "Aggregate" or not aggregate.accumulates(catalyst, plan):
+            return None
+        if not aggregate.reads_directly(catalyst, plan):
+            return None
+        child = self._delta(catalyst.children(plan)[0])
+        trace = self._trace("accumulate")
+        delta, how = aggregate.accumulate(self._build, plan, child, self._view, trace, emits)
+        assert how is not None
+        return delta, how
+
+    def _delta(self, node: Node) -> Delta:
+        catalyst, build = self._catalyst, self._build
+        leaf = catalyst.leaf_id(node)
+        if leaf is not None and leaf in self._inputs:
+            return self._input(node, leaf)
+        kind = catalyst.kind(node)
+        if kind in ("GlobalLimit", "LocalLimit"):
+            return self._limit(node)
+        if kind == "Join":
+            return self._join(node)
+        children = [self._delta(child) for child in catalyst.children(node)]
+        if kind == "Union":
+            return linear.union(build, node, children)
+        (child,) = children
+        if kind in linear.IDENTITY:
+            return child
+        if kind in linear.PASSING:
+            return linear.passing(build, node, child)
+        if kind == "Project":
+            return linear.project(build, node, child)
+        if kind == "Expand":
+            return linear.expand(build, node, child)
+        if kind == "Window":
+            return regroup.window(build, node, child, self._view, self._trace("regroup"))
+        return self._aggregate(node, child)
+
+    def _input(self, leaf: Node, identity: int) -> Delta:
+        """The change of an input under the expression ids that this view's plan has for it."""
+        catalyst, delta = self._catalyst, self._inputs[identity]
+        carried = catalyst.output(delta.plan)[: len(catalyst.output(leaf))]
+        extras = [catalyst.alias(each, each.name()) for each in delta.extras()]
+        renamed = [catalyst.renamed(a, b) for a, b in zip(carried, catalyst.output(leaf), strict=True)]
+        plan = catalyst.project([*renamed, *extras], delta.plan)
+        new = [catalyst.attribute(each) for each in extras]
+        return Delta(plan, new[0], new[1] if len(new) > 1 else None, delta.step)
+
+    def _aggregate(self, node: Node, child: Delta) -> Delta:
+        catalyst = self._catalyst
+        if aggregate.accumulates(catalyst, node):
+            return aggregate.accumulate(self._build, node, child, self._view, self._trace("accumulate"), True)[0]
+        return regroup.aggregate(self._build, node, child, self._view, self._trace("regroup"))
+
+    def _join(self, node: Node) -> Delta:
+        catalyst = self._catalyst
+        keys, _ = join.equal_keys(catalyst, node)
+        left, right = (self._delta(child) for child in catalyst.children(node))
+        traces = (self._trace("left"), self._trace("right"))
+        if node.joinType().toString() in ("Inner", "Cross"):
+            return join.inner(self._build, node, left, right, self._view, traces)
+        pairs = [(one, other) for one, other, _ in keys]
+        return regroup.join(self._build, node, pairs, left, right, self._view, traces)
+
+    def _limit(self, node: Node) -> Delta:
+        catalyst = self._catalyst
+        below = sort_below(catalyst, node)
+        assert below is not None, "refuse.check_plan lets only a limit over a sort through"
+        child = self._delta(catalyst.children(below)[0])
+        return topk.topk(self._build, below, int(node.limitExpr().value()), child, self._view, self._trace("topk"))
+
+    def _record(self, plan: Node, delta: Delta) -> tuple[Record, Node]:
+        """The terminal that writes the view's own trace: where the rows lie, or by a hash of the row."""
+        catalyst, build = self._catalyst, self._build
+        columns, _ = build.store(catalyst.output(plan), [], "v")
+        row = build.hash(column for column, _ in columns.values())
+        route = row if delta.route is None else catalyst.column(delta.route)
+        selected = {"h": (route, LongType()), "r": (row, LongType()), **columns}
+        selected["diff"] = (catalyst.column(delta.diff), LongType())
+        made: list[Record] = []
+
+        def make(schema: pa.Schema) -> Record:
+            made.append(Record(self._view, self._trace("view"), schema))
+            return made[0]
+
+        terminal = stage(build, delta.plan, selected, make, shuffle=delta.route is None)
+        return made[0], terminal
+
+    def _order(self, plan: Node) -> tuple[tuple[str, bool, bool], ...]:
+        """The order that a reader expects: output column, ascending, NULLs first. Empty where there is none."""
+        catalyst = self._catalyst
+        names = {catalyst.expr_id(a): a.name() for a in catalyst.output(plan)}
+        while catalyst.kind(plan) in ("GlobalLimit", "LocalLimit", "Project"):
+            plan = catalyst.children(plan)[0]
+        order = []
+        for each in catalyst.items(plan.order()) if catalyst.kind(plan) == "Sort" else []:
+            if catalyst.kind(each.child()) != "AttributeReference" or catalyst.expr_id(each.child()) not in names:
+                break
+            ascending = catalyst.kind(each.direction()).startswith("Ascending")
+            first = catalyst.kind(each.nullOrdering()).startswith("NullsFirst")
+            order.append((names[catalyst.expr_id(each.child())], ascending, first))
+        return tuple(order)
+
+    def _trace(self, kind: str) -> str:
+        self._count += 1
+        return f"traces/{self._view}/{self._count}-{kind}"
+
+    def _fingerprint(self, plan: Node) -> str:
+        """What the query means, whatever its expression ids: traces of another meaning are never mixed with its own."""
+        text = plan.toString()
+        for node in self._catalyst.nodes(plan):
+            leaf = self._catalyst.leaf_id(node)
+            if leaf is not None and leaf in self._names:
+                text += f"\n{self._names[leaf]}"
+        numbers: dict[str, str] = {}
+        text = re.sub(r"#(\d+)L?", lambda m: numbers.setdefault(m.group(1), f"#{len(numbers)}"), text)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]

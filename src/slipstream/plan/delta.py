@@ -1,0 +1,126 @@
+"""What compiling a node gives: a Spark plan for the change of its output.
+
+The plan outputs the node's own attributes (same expression ids), an attribute `diff` that says how often the row is added
+or taken away, and sometimes `route`: the hash by which the rows already lie in shards, so that a view can be written where they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import DataType
+
+from slipstream.dataflow.graph import Step
+from slipstream.plan.catalyst import Catalyst, Expr, Node
+
+
+@dataclass(frozen=True)
+class Delta:
+    """A plan for the change of a collection."""
+
+    plan: Node
+    diff: Expr
+    route: Expr | None
+    step: Step
+
+    def extras(self) -> list[Expr]:
+        return [self.diff] if self.route is None else [self.diff, self.route]
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """A placeholder in the epoch's template that each epoch replaces by a plan with as many columns, by position."""
+
+    node: Node
+    attributes: tuple[Expr, ...]
+
+
+@dataclass(frozen=True)
+class Shared:
+    """A change that several operators read: computed once an epoch, kept for the epoch, and bound to its leaf."""
+
+    leaf: Leaf
+    plan: Node
+
+
+@dataclass(frozen=True)
+class Stored:
+    """An attribute of an operator's input and the column it is kept in."""
+
+    attribute: Expr
+    column: str
+
+
+class Builder:
+    """What all the rules use to build: hashes, shards, leaves, shared plans."""
+
+    def __init__(self, catalyst: Catalyst, shards: int, hash_bits: int = 64) -> None:
+        self.catalyst = catalyst
+        self.shards = shards
+        self.hash_bits = hash_bits
+        self.shared: list[Shared] = []
+
+    def hash(self, keys: Iterable[Column]) -> Column:
+        """The 64-bit hash of some columns; tests shorten it so that hashes collide."""
+        columns = list(keys)
+        if not columns:
+            return F.lit(0).cast("long")
+        return self.shortened(F.xxhash64(*columns))
+
+    def shortened(self, value: Column) -> Column:
+        cut = 64 - self.hash_bits
+        return F.shiftleft(F.shiftright(value, cut), cut) if cut else value
+
+    def by_shard(self, frame: DataFrame) -> DataFrame:
+        """Rows sent to the shard that holds their `h`: a contiguous range of it."""
+        top = F.shiftright("h", 33) + F.lit(1 << 30)
+        return frame.repartitionById(self.shards, F.shiftright(top * F.lit(self.shards), 31).cast("int"))
+
+    def leaf(self, frame: DataFrame) -> Leaf:
+        node = self.catalyst.analysed(frame)
+        return Leaf(node, tuple(self.catalyst.output(node)))
+
+    def bind(self, leaf: Leaf, plan: Node) -> Node:
+        """A plan in the place of a leaf: its columns, by position, under the leaf's expression ids."""
+        pairs = zip(self.catalyst.output(plan), leaf.attributes, strict=True)
+        return self.catalyst.project([self.catalyst.renamed(mine, theirs) for mine, theirs in pairs], plan)
+
+    def share(self, plan: Node) -> Node:
+        """A plan that stands for `plan` wherever it is used, and is computed once."""
+        catalyst = self.catalyst
+        leaf = self.leaf(catalyst.placeholder(catalyst.schema(plan)))
+        self.shared.append(Shared(leaf, plan))
+        pairs = zip(leaf.attributes, catalyst.output(plan), strict=True)
+        return catalyst.project([catalyst.renamed(mine, theirs) for mine, theirs in pairs], leaf.node)
+
+    def restored(self, stage: Node, columns: Iterable[Stored]) -> list[Expr]:
+        """Columns of a stage's output under the attributes that they hold."""
+        by_name = {attribute.name(): attribute for attribute in self.catalyst.output(stage)}
+        return [self.catalyst.renamed(by_name[each.column], each.attribute) for each in columns]
+
+    def out(self, stage: Node, name: str, rename: str | None = None) -> Expr:
+        """One column of a stage's output, as a new attribute."""
+        found = next(a for a in self.catalyst.output(stage) if a.name() == name)
+        return self.catalyst.alias(found, rename or name)
+
+    def store(
+        self, attributes: list[Expr], keys: list[Expr], prefix: str
+    ) -> tuple[dict[str, tuple[Column, DataType]], list[Stored]]:
+        """Columns in which to keep some attributes beside their keys: none for an attribute that is a key itself."""
+        columns: dict[str, tuple[Column, DataType]] = {}
+        stored = []
+        for attribute in attributes:
+            same = [i for i, key in enumerate(keys) if self.is_plain(key) and self.catalyst.same(key, attribute)]
+            name = f"k{same[0]}" if same else f"{prefix}{len(columns)}"
+            if not same:
+                columns[name] = (self.catalyst.column(attribute), self.catalyst.type_of(attribute))
+            stored.append(Stored(attribute, name))
+        return columns, stored
+
+    def is_plain(self, key: Expr) -> bool:
+        """Whether a key is an attribute that normalising leaves as it is."""
+        same: bool = self.catalyst.normalised(key).equals(key)
+        return same and self.catalyst.kind(key) == "AttributeReference"

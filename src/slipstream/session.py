@@ -1,0 +1,242 @@
+"""Spark sessions: one to run apps in, and one inside it for the epochs' own jobs.
+
+Settings are plain data, in three groups, each with the reason why it is there.
+
+- `REQUIRED` belong to the Spark context and cannot be changed once it runs. Results are right without them,
+  but epochs are slow or a long run fills the disk; `check_session` names those that a user's own session
+  lacks.
+- `DEFAULTS` are what a session that Slipstream starts has besides. Whatever the user has set (`settings=`,
+  the options of `spark-submit`, `spark-defaults.conf`) goes before both groups. Driver memory is left alone:
+  Spark's own default bounds it to 1 GB. So is the session time zone.
+- `EPOCH` are SQL settings of the session in which epochs run. A user's interactive queries want adaptive
+  execution and an optimiser with all its rules; epoch jobs, tiny and built once from a template, want
+  neither.
+
+The epoch session is a `newSession()`: it shares the context and its cached data, and has SQL settings of its
+own. Those start from what the *context* was given, so `epoch_session` copies what the user has since changed
+on the session: a time zone or ANSI mode decides what a query means, and an epoch must mean the same.
+
+Two things reach Spark only through the environment: the Java to start and the Python of the workers. They are
+set while the JVM starts and put back after. Settings that a JVM must have at its start count only if this
+process has not started one before: a JVM outlives its Spark contexts.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark import SparkConf, SparkContext
+from pyspark.sql import SparkSession
+
+from slipstream.errors import SessionWarning, SparkConnectSession
+from slipstream.java import java_home
+
+_CONF = Path(__file__).parent / "conf"
+
+EPOCH_POOL = "epochs"
+"""The scheduler pool of epoch jobs: the local property `spark.scheduler.pool` of the thread that runs them."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One Spark setting, and why it matters."""
+
+    key: str
+    value: str
+    why: str
+
+
+REQUIRED = (
+    Setting(
+        "spark.python.unix.domain.socket.enabled",
+        "true",
+        "over TCP every Python stage waits 40 ms for a delayed acknowledgement",
+    ),
+    Setting("spark.scheduler.mode", "FAIR", "a long interactive query holds up every epoch behind it"),
+    Setting(
+        "spark.cleaner.periodicGC.interval",
+        "2min",
+        "past epochs' shuffle files stay on disk until the JVM collects garbage, by default every 30 minutes",
+    ),
+)
+
+DEFAULTS = (
+    Setting(
+        "spark.python.unix.domain.socket.dir", "/tmp", "a socket's path has a limit of about 100 characters"
+    ),
+    Setting(
+        "spark.scheduler.allocation.file", str(_CONF / "fairscheduler.xml"), "the weight of the epochs' pool"
+    ),
+    Setting("spark.speculation", "true", "stragglers are run twice: safe, because tasks are pure"),
+    Setting("spark.ui.enabled", "false", "no port is opened that nobody asked for"),
+    Setting("spark.ui.retainedJobs", "50", "thousands of epochs must not fill the driver's heap"),
+    Setting("spark.ui.retainedStages", "100", "the same"),
+    Setting("spark.ui.retainedTasks", "1000", "the same"),
+    Setting("spark.ui.dagGraph.retainedRootRDDs", "50", "the same"),
+    Setting("spark.sql.ui.retainedExecutions", "20", "the same"),
+    Setting(
+        "spark.sql.execution.arrow.pyspark.enabled", "true", "toPandas and createDataFrame by way of Arrow"
+    ),
+)
+
+LOCAL = (
+    Setting(
+        "spark.driver.host", "localhost", "a laptop's name may not resolve, and no other host need reach it"
+    ),
+    Setting("spark.driver.bindAddress", "127.0.0.1", "the same"),
+)
+"""Further defaults where the master is this process."""
+
+LAUNCH = (
+    Setting(
+        "spark.driver.defaultJavaOptions",
+        f"-Dlog4j2.configurationFile={(_CONF / 'log4j2.properties').as_uri()}",
+        "only errors on the console",
+    ),
+    Setting("spark.ui.showConsoleProgress", "false", "spark-submit turns it on unless told at the start"),
+)
+"""What the JVM must be started with."""
+
+EPOCH = (
+    Setting("spark.sql.adaptive.enabled", "false", "re-planning a tiny stage costs more than it saves"),
+    Setting("spark.sql.execution.arrow.maxRecordsPerBatch", "1000000000", "one batch a shard"),
+    Setting("spark.sql.execution.arrow.maxBytesPerBatch", "256m", "the same, within the JVM's direct memory"),
+    Setting(
+        "spark.sql.optimizer.excludedRules",
+        "org.apache.spark.sql.catalyst.optimizer.ConvertToLocalRelation,"
+        "org.apache.spark.sql.catalyst.optimizer.PropagateEmptyRelation",
+        "an epoch without input keeps its plan's shape, so that every operator still publishes its layer",
+    ),
+)
+
+
+def start_session(
+    name: str, master: str | None, shards: int, *, settings: Mapping[str, str] | None = None
+) -> SparkSession:
+    """A session to run apps in. `master=None` leaves the choice to Spark: its own settings, or all local cores.
+
+    A process can have one Spark context. If one is running, that one is used, and a `SessionWarning` says so;
+    further ones say what it lacks.
+    """
+    if SparkContext._active_spark_context is not None:
+        return _running_session(name)
+    given = {**_launched(settings or {}), **(settings or {})}
+    if master is not None:
+        given["spark.master"] = master
+    conf = SparkConf().setAll(list(session_settings(given, shards).items())).setAppName(name)
+    conf.set("spark.api.mode", "classic")
+    with _worker_python(conf.get("spark.master")):
+        return _classic(SparkSession.builder.config(conf=conf).getOrCreate())
+
+
+def session_settings(given: Mapping[str, str], shards: int) -> dict[str, str]:
+    """What the context gets: our settings, under what the user has given."""
+    local = LOCAL if _is_local(given.get("spark.master")) else ()
+    ours = {setting.key: setting.value for setting in (*REQUIRED, *DEFAULTS, *local)}
+    return {**ours, "spark.sql.shuffle.partitions": str(shards), **given}
+
+
+def check_session(spark: SparkSession) -> list[str]:
+    """What a user's own session lacks of `REQUIRED`, one sentence each; empty if nothing."""
+    return missing(dict(_classic(spark).sparkContext.getConf().getAll()))
+
+
+def missing(actual: Mapping[str, str]) -> list[str]:
+    """The required settings that these do not have, as sentences that say what to do."""
+    return [
+        f"The Spark session has {setting.key}={actual.get(setting.key, '(unset)')}: {setting.why}. "
+        f"Build it with .config('{setting.key}', '{setting.value}')."
+        for setting in REQUIRED
+        if not _as_good(setting, actual.get(setting.key))
+    ]
+
+
+def epoch_session(spark: SparkSession, shards: int) -> SparkSession:
+    """A session for epoch jobs on the same context: the user's SQL settings, with `EPOCH` over them."""
+    epochs = _classic(spark).newSession()
+    theirs, fresh = spark.conf.getAll, epochs.conf.getAll
+    for key in sorted(theirs):
+        if theirs[key] != fresh.get(key) and key.startswith("spark.sql.") and epochs.conf.isModifiable(key):
+            epochs.conf.set(key, theirs[key])
+    for setting in EPOCH:
+        epochs.conf.set(setting.key, setting.value)
+    epochs.conf.set("spark.sql.shuffle.partitions", shards)
+    return epochs
+
+
+def _running_session(name: str) -> SparkSession:
+    spark = _classic(SparkSession.builder.getOrCreate())
+    running = spark.sparkContext
+    warnings.warn(
+        f"A Spark context '{running.appName}' on '{running.master}' is running already: '{name}' uses it as it "
+        "is. Pass spark= to say so, or stop it first to have a session with the settings asked for.",
+        SessionWarning,
+        stacklevel=3,
+    )
+    for text in check_session(spark):
+        warnings.warn(text, SessionWarning, stacklevel=3)
+    return spark
+
+
+def _launched(settings: Mapping[str, str]) -> dict[str, str]:
+    """Starts the JVM if this process has none, and returns the settings that the user's own files gave it."""
+    if SparkContext._gateway is None:
+        launch = {**{setting.key: setting.value for setting in LAUNCH}, **settings}
+        with _environment(_launch_environment(os.environ)):
+            SparkContext._ensure_initialized(conf=SparkConf(loadDefaults=False).setAll(list(launch.items())))
+    return dict(SparkConf().getAll())
+
+
+def _launch_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """The Java to start and the Python beside it; nothing under `spark-submit`, which has started its JVM."""
+    if "PYSPARK_GATEWAY_PORT" in environ:
+        return {}
+    python = environ.get("PYSPARK_DRIVER_PYTHON", environ.get("PYSPARK_PYTHON", sys.executable))
+    return {"JAVA_HOME": str(java_home(environ)), "PYSPARK_DRIVER_PYTHON": python}
+
+
+@contextmanager
+def _worker_python(master: str | None) -> Iterator[None]:
+    """On this machine, workers run this very Python unless the user has named one; elsewhere, Spark's choice."""
+    if "PYSPARK_PYTHON" in os.environ or not _is_local(master):
+        yield
+    else:
+        with _environment({"PYSPARK_PYTHON": sys.executable}):
+            yield
+
+
+@contextmanager
+def _environment(changes: Mapping[str, str]) -> Iterator[None]:
+    before = {key: os.environ.get(key) for key in changes}
+    os.environ.update(changes)
+    try:
+        yield
+    finally:
+        for key, value in before.items():
+            if value is None:
+                os.environ.pop(key, None)
+            else:
+                os.environ[key] = value
+
+
+def _classic(spark: object) -> SparkSession:
+    if not isinstance(spark, SparkSession):
+        raise SparkConnectSession
+    return spark
+
+
+def _is_local(master: str | None) -> bool:
+    return master is None or master.startswith("local")
+
+
+def _as_good(setting: Setting, actual: str | None) -> bool:
+    """Whether a value serves as well as ours. An interval that the user chose is the user's business."""
+    if actual is None:
+        return False
+    return setting.key.endswith(".interval") or actual.lower() == setting.value.lower()

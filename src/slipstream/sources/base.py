@@ -1,0 +1,257 @@
+"""What a source is: a recorded range of input, turned into rows.
+
+A source never hands over data that it remembers. `cut` says how far the input goes now, as a *range* of plain
+JSON; `frame` turns a range into a DataFrame. The range is all that lineage records, so everything rests on one
+promise: **the same range gives the same rows, always**, in this process or in one started next year. A source
+that can no longer keep the promise for a range (a file is gone, or has other contents) must raise an error;
+it must never return what it happens to find.
+
+Rows are understood in one of three ways, the same for every source (`Changes`):
+
+| mode | a row means | columns that `frame` adds |
+| --- | --- | --- |
+| append | one more row | none |
+| diff | that many more (or fewer) of this row | `_diff` long |
+| keyed | the row of this key is now this, or is gone | `_delete` boolean, `_order0`, `_order1`, ... |
+
+Changes of one key within a range are ordered by the `_order` columns, ascending, compared one after another; the
+last wins. Between ranges, the later range wins. A source with `can_reject` adds `_bad`, NULL for a good row and
+otherwise a reason. `frame` returns bad rows too: who counts or drops them is not decided here, and what is bad
+never depends on which columns are used.
+
+`cut` moves a cursor that lives in this process only. After a restart, `attach` is given the ranges of all earlier
+epochs, and the cursor stands after them; a range that was cut and never recorded is simply cut again.
+
+Not promised: that the rows of a range come in any order, or in any number of partitions.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from pyspark import SparkContext
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import (
+    ByteType,
+    DataType,
+    IntegerType,
+    LongType,
+    ShortType,
+    StringType,
+    StructType,
+)
+
+from slipstream.errors import BadSourceOption, SourceNotAttached, UnknownColumn
+
+JSON = Any
+"""A range or an offset: whatever `json.dumps` takes."""
+
+RESERVED = ("_diff", "_delete", "_bad", "_order", "_epoch")
+
+
+@dataclass(frozen=True)
+class Changes:
+    """How the rows of a source are to be understood."""
+
+    mode: Literal["append", "diff", "keyed"]
+    diff: str | None = None
+    op: str | None = None
+    key: tuple[str, ...] = ()
+
+    @property
+    def hidden(self) -> tuple[str, ...]:
+        """Declared columns that say how to apply a row and are no part of it."""
+        return tuple(name for name in (self.diff, self.op) if name is not None)
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A slice of input: its range, how much it is in the source's unit, and its rows if they are known."""
+
+    range: JSON
+    amount: int
+    rows: int | None = None
+
+
+def changes(
+    schema: StructType,
+    diff: str | None = None,
+    op: str | None = None,
+    key: str | Sequence[str] | None = None,
+) -> Changes:
+    """Check the three options that every source takes against its schema."""
+    keys = (key,) if isinstance(key, str) else tuple(key or ())
+    names = set(schema.fieldNames())
+    unknown = [name for name in (diff, op, *keys) if name is not None and name not in names]
+    if unknown:
+        raise UnknownColumn(unknown, names)
+    for name in schema.fieldNames():
+        if name.startswith(RESERVED):
+            raise BadSourceOption(
+                f"the column name '{name}' is one that Slipstream uses itself",
+                f"give the column a name that does not start with {', '.join(RESERVED)}",
+            )
+    if diff is not None and (op is not None or keys):
+        raise BadSourceOption(
+            "diff= was given together with op= or key=",
+            "use diff= for rows that carry a count, or key= (with or without op=) for rows that replace others",
+        )
+    if op is not None and not keys:
+        raise BadSourceOption(
+            f"op='{op}' was given without key=", "name the columns that identify a row, e.g. key='id'"
+        )
+    if op is not None and op in keys:
+        raise BadSourceOption(
+            f"'{op}' is both op= and in key=", "the operation is no part of a row's identity"
+        )
+    if diff is not None:
+        if not isinstance(schema[diff].dataType, (ByteType, ShortType, IntegerType, LongType)):
+            raise BadSourceOption(
+                f"diff='{diff}' is of type {type_name(schema[diff].dataType)}",
+                "declare it as TINYINT, SMALLINT, INT or BIGINT",
+            )
+        return Changes("diff", diff=diff)
+    if op is not None and not isinstance(schema[op].dataType, StringType):
+        raise BadSourceOption(
+            f"op='{op}' is of type {type_name(schema[op].dataType)}", "declare it as STRING"
+        )
+    return Changes("keyed", op=op, key=keys) if keys else Changes("append")
+
+
+def type_name(data_type: DataType) -> str:
+    """The type as Spark SQL writes it."""
+    return data_type.simpleString().upper()
+
+
+class Source(ABC):
+    """See the module's docstring. A subclass says how it cuts and how it reads."""
+
+    unit: Literal["bytes", "rows"] = "rows"
+    on_bad: Literal["reject", "fail"] = "reject"
+
+    def __init__(
+        self,
+        schema: str | StructType | None,
+        diff: str | None,
+        op: str | None,
+        key: str | Sequence[str] | None,
+    ) -> None:
+        self._declared = schema  # None: known only to a source that `attach` will find
+        self._options = (diff, op, key)
+        self._schema: StructType | None = None
+        self._changes: Changes | None = None
+        self._name: str | None = None
+        self._spark: SparkSession | None = None
+        # Spark alone can read a DDL string. Where it already runs, a mistake is reported at once.
+        running = SparkContext._active_spark_context is not None
+        if isinstance(schema, StructType) or (running and schema is not None):
+            self._resolve()
+
+    @property
+    def schema(self) -> StructType:
+        """The declared input schema, with the diff or op column."""
+        self._resolve()
+        assert self._schema is not None
+        return self._schema
+
+    @property
+    def changes(self) -> Changes:
+        self._resolve()
+        assert self._changes is not None
+        return self._changes
+
+    @property
+    def row_schema(self) -> StructType:
+        """What views see: the schema without the diff and op columns."""
+        return StructType([field for field in self.schema if field.name not in self.changes.hidden])
+
+    @property
+    def can_reject(self) -> bool:
+        """Whether `frame` has the column `_bad`."""
+        return bool(self.changes.hidden)
+
+    @property
+    def name(self) -> str:
+        if self._name is None:
+            raise SourceNotAttached(type(self).__name__)
+        return self._name
+
+    @property
+    def spark(self) -> SparkSession:
+        if self._spark is None:
+            raise SourceNotAttached(type(self).__name__)
+        return self._spark
+
+    @property
+    def exhausted(self) -> bool:
+        """True when no more input can ever come."""
+        return False
+
+    def attach(self, name: str, spark: SparkSession, folder: Path, consumed: Sequence[JSON]) -> None:
+        """Take the place in an app.
+
+        `folder` is a directory of the app's store that is this source's own; `consumed` are the ranges of earlier
+        epochs, oldest first.
+        """
+        self._name = name
+        self._spark = spark
+        self._resolve()
+
+    @abstractmethod
+    def cut(self, budget: int | None) -> Cut | None:
+        """The next slice of new input, of at most `budget` units but at least one indivisible part; None if none."""
+
+    @abstractmethod
+    def backlog(self) -> int:
+        """How much is there that was not yet cut, in units. Cheap."""
+
+    @abstractmethod
+    def frame(self, range: JSON) -> DataFrame:  # noqa: A002
+        """The rows of a range: the fields of `row_schema`, then the columns that the docstring above lists."""
+
+    def rejected(self, range: JSON) -> DataFrame:  # noqa: A002
+        """The bad rows of a range: source, file, line, raw, reason. Only asked for where some were counted."""
+        bad = self.frame(range).where(F.col("_bad").isNotNull())
+        return bad.select(
+            F.lit(self.name).alias("source"),
+            F.lit(None).cast("string").alias("file"),
+            F.lit(None).cast("long").alias("line"),
+            F.to_json(F.struct(*(quoted(field) for field in self.row_schema.fieldNames()))).alias("raw"),
+            F.col("_bad").alias("reason"),
+        )
+
+    def forget(self, upto: JSON) -> None:
+        """Ranges up to and including `upto` will never be asked for again. Most sources have nothing to do."""
+        return
+
+    def close(self) -> None:
+        """Let go of whatever is held open."""
+        return
+
+    def _resolve(self) -> None:
+        if self._schema is not None:
+            return
+        declared = self._declared
+        if not isinstance(declared, StructType):
+            if declared is None or SparkContext._active_spark_context is None:
+                raise SourceNotAttached(type(self).__name__)
+            parsed = DataType.fromDDL(declared)
+            if not isinstance(parsed, StructType):
+                raise BadSourceOption(
+                    f"the schema '{declared}' is no list of columns", "write 'id long, name string'"
+                )
+            declared = parsed
+        if not declared.fields:
+            raise BadSourceOption("the schema has no columns", "declare at least one, e.g. 'id long'")
+        self._changes = changes(declared, *self._options)
+        self._schema = declared
+
+
+def quoted(name: str) -> str:
+    """A column's name as a reference to it, whatever characters it has."""
+    return "`" + name.replace("`", "``") + "`"

@@ -1,0 +1,329 @@
+"""New files in a folder, each read exactly once.
+
+A range is `{"files": [[name, size, mtime_ns], ...]}`: names in the folder, so the folder itself may be moved. Before
+a frame is made, every file is compared with what was recorded; a file that changed or is gone is an error.
+
+Which rows are bad must not depend on the query. Spark's readers skip what a query does not use: they parse only the
+columns it needs, and drop rows that a pushed-down filter rejects before looking at the rest. So the frame of a JSON or
+CSV source has, right above the file scan, a filter that is always true, mentions every declared column, and is not
+deterministic in Spark's eyes: no column can be pruned and no other filter pushed below it. Its first term decides, so
+it costs next to nothing.
+
+The columns of a file are checked when it is cut, before it is recorded, so that a file which does not fit stops the
+source and not the replay. JSON is the exception, as in Spark: a key that is absent is NULL. CSV files with a header
+are read by their own header, in whatever order its columns are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+
+import pyarrow as pa
+import pyarrow.orc
+import pyarrow.parquet
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StringType, StructField, StructType
+
+from slipstream.clock import Clock, SystemClock
+from slipstream.durations import seconds
+from slipstream.errors import BadSourceOption, FileChanged, FileMissing, MissingColumn, UnreadableName, listed
+from slipstream.sources.base import JSON, Cut, Source, quoted, type_name
+from slipstream.sources.leaf import FilesTemplate
+from slipstream.sources.listing import Listing, Seen
+from slipstream.sources.rejects import INPUT, OUTPUT, TextLayout, explain_batches
+from slipstream.sources.shape import shaped
+
+FORMATS = ("csv", "json", "orc", "parquet", "text")
+PARSED = ("csv", "json")
+OURS = ("mode", "columnnameofcorruptrecord", "columnpruning", "enforceschema", "path", "inferschema")
+RAW = "_slipstream_raw"
+
+Layout = tuple[str, ...]
+"""The columns of a CSV file by its header; empty where the declared schema says it all."""
+
+
+class Files(Source):
+    """See the module's docstring; made by `files`."""
+
+    unit = "bytes"
+
+    def __init__(
+        self,
+        path: str | Path,
+        format: str,  # noqa: A002
+        schema: str | StructType,
+        pattern: str,
+        max_files_per_epoch: int | None,
+        diff: str | None,
+        op: str | None,
+        key: str | Sequence[str] | None,
+        on_bad: Literal["reject", "fail"],
+        options: Mapping[str, str] | None,
+        settle: str | float,
+        clock: Clock,
+    ) -> None:
+        self.path = _local(path)
+        self.format = format
+        self.options = {name: _text(value) for name, value in (options or {}).items()}
+        self.on_bad = on_bad
+        self._max_files = max_files_per_epoch
+        _check(format, on_bad, max_files_per_epoch, self.options)
+        self._listing = Listing(self.path, pattern, seconds(settle), clock, self._file_changed)
+        self._templates: dict[Layout, FilesTemplate] = {}
+        self._header = format == "csv" and self._option("header", "false").lower() == "true"
+        super().__init__(schema, diff, op, key)
+
+    @property
+    def can_reject(self) -> bool:
+        return self.format in PARSED or super().can_reject
+
+    def attach(self, name: str, spark: SparkSession, folder: Path, consumed: Sequence[JSON]) -> None:
+        super().attach(name, spark, folder, consumed)
+        if self.format == "text" and [field.dataType for field in self.schema] != [StringType()]:
+            raise BadSourceOption(
+                f"format='text' with the schema {self.schema.simpleString()}", "declare one STRING column"
+            )
+        self._nothing = folder / "nothing"
+        self._nothing.mkdir(parents=True, exist_ok=True)
+        for range_ in consumed:
+            self._listing.consume(_files(range_))
+
+    def cut(self, budget: int | None) -> Cut | None:
+        self._listing.look()
+        taken: list[Seen] = []
+        amount = 0
+        for file in self._listing.ready():
+            full = budget is not None and amount + file.size > budget
+            if taken and (full or len(taken) == self._max_files):
+                break
+            self._check_file(file)
+            taken.append(file)
+            amount += file.size
+        if not taken:
+            return None
+        self._listing.consume(taken)
+        return Cut({"files": [[file.name, file.size, file.mtime_ns] for file in taken]}, amount)
+
+    def backlog(self) -> int:
+        self._listing.look()
+        return self._listing.size()
+
+    def frame(self, range: JSON) -> DataFrame:  # noqa: A002
+        frames = [self._layout_frame(layout, paths) for layout, paths in self._by_layout(range).items()]
+        whole = frames[0]
+        for frame in frames[1:]:
+            whole = whole.unionByName(frame)
+        return whole
+
+    def rejected(self, range: JSON) -> DataFrame:  # noqa: A002
+        parts = [self._layout_rejects(layout, paths) for layout, paths in self._by_layout(range).items()]
+        whole = parts[0]
+        for part in parts[1:]:
+            whole = whole.unionByName(part)
+        return whole.select(F.lit(self.name).alias("source"), "file", "line", "raw", "reason")
+
+    def _by_layout(self, range_: JSON) -> dict[Layout, list[str]]:
+        """The recorded files, checked to be unchanged, by the columns that they have."""
+        groups: dict[Layout, list[str]] = {}
+        for file in _files(range_):
+            path = self.path / file.name
+            try:
+                details = path.stat()
+            except FileNotFoundError:
+                raise FileMissing(self.name, str(path)) from None
+            now = Seen(file.name, details.st_size, details.st_mtime_ns)
+            if now != file:
+                raise self._file_changed(file, now)
+            layout = self._csv_header(path) if self._header else ()
+            groups.setdefault(layout, []).append(str(path))
+        return groups
+
+    def _layout_frame(self, layout: Layout, paths: Sequence[str]) -> DataFrame:
+        template = self._templates.get(layout)
+        if template is None:
+            template = self._templates[layout] = FilesTemplate(self._shaped(self._read(layout)))
+        return template.over(paths)
+
+    def _layout_rejects(self, layout: Layout, paths: Sequence[str]) -> DataFrame:
+        mark = self.changes.op or self.changes.diff
+        names = self.schema.fieldNames()
+        nulls = F.array_compact(F.array(*(F.when(F.col(quoted(n)).isNull(), F.lit(n)) for n in names)))
+        written = F.to_json(F.struct(*(quoted(name) for name in names)))
+        raw = F.col(RAW) if self.format in PARSED else written
+        # A row that was read has a reason of its own; one that was not gets it from its text.
+        unread = F.col(RAW).isNotNull() if self.format in PARSED else F.lit(False)
+        extra = [
+            F.col("_metadata.file_path").alias("_path"),
+            F.col("_metadata.file_block_start").alias("_block"),
+            F.monotonically_increasing_id().alias("_row"),
+            raw.alias("_raw"),
+            nulls.alias("_nulls"),
+            (F.col(quoted(mark)).cast("string") if mark else F.lit(None).cast("string")).alias("_mark"),
+            unread.alias("_unread"),
+        ]
+        bad = (
+            FilesTemplate(self._shaped(self._read(layout), extra))
+            .over(paths)
+            .where(F.col("_bad").isNotNull())
+            .select(
+                F.expr("url_decode(replace(regexp_replace(_path, '^file:(//)?', ''), '+', '%2B'))").alias(
+                    "path"
+                ),
+                F.col("_raw").alias("raw"),
+                F.col("_nulls").alias("nulls"),
+                F.col("_mark").alias("mark"),
+                F.when(~F.col("_unread"), F.col("_bad")).alias("reason"),
+                "_block",
+                "_row",
+            )
+            .repartition("path")
+            .sortWithinPartitions("path", "_block", "_row")
+            .select(*INPUT_NAMES)
+        )
+        if self.format not in PARSED:
+            return bad.select(
+                F.col("path").alias("file"), F.lit(None).cast("long").alias("line"), "raw", "reason"
+            )
+        types = {field.name: type_name(field.dataType) for field in self.schema}
+        columns = tuple((name, types.get(name, "STRING")) for name in layout or names)
+        text = TextLayout(self.format, columns, self.options, mark)
+        return bad.mapInArrow(explain_batches(text, names), OUTPUT)
+
+    def _read(self, layout: Layout) -> DataFrame:
+        """The declared columns of files as Spark parses them, and the text of rows that it could not parse.
+
+        It is read of an empty folder, for a template: given names of files, Spark's reader would take some characters
+        in them as patterns.
+        """
+        reader = self.spark.read.format(self.format).options(**self.options)
+        schema = self.schema
+        if layout:
+            fields = {field.name: field for field in self.schema}
+            extra = (StructField(f"_slipstream_extra{i}", StringType()) for i in range(len(layout)))
+            schema = StructType([fields.get(name, spare) for name, spare in zip(layout, extra, strict=True)])
+        if self.format in PARSED:
+            schema = StructType([*schema.fields, StructField(RAW, StringType())])
+            reader = reader.options(mode="PERMISSIVE", columnNameOfCorruptRecord=RAW, columnPruning="false")
+        read = reader.schema(schema).load(f"file:{self._nothing}")
+        if self.format in PARSED:
+            every = (F.col(quoted(name)).isNotNull() for name in schema.fieldNames())
+            barrier = F.spark_partition_id() >= 0
+            for column in every:
+                barrier = barrier | column
+            read = read.where(barrier)
+        return read
+
+    def _shaped(self, read: DataFrame, extra: Sequence[Column] = ()) -> DataFrame:
+        order: list[Column] = []
+        if self.changes.mode == "keyed":
+            order = [
+                F.unix_millis("_metadata.file_modification_time"),
+                F.col("_metadata.file_name"),
+                F.col("_metadata.file_block_start"),
+                F.monotonically_increasing_id(),
+            ]
+        unreadable = F.when(F.col(RAW).isNotNull(), F.lit("unreadable")) if self.format in PARSED else None
+        return shaped(read, self.schema, self.changes, order, unreadable, extra)
+
+    def _check_file(self, file: Seen) -> None:
+        """Find out now what would else stop the epoch, or every replay of it."""
+        path = self.path / file.name
+        if ":" in file.name:
+            raise UnreadableName(self.name, str(path))
+        if self.format == "parquet":
+            found: Sequence[str] = pyarrow.parquet.read_schema(path).names
+        elif self.format == "orc":
+            found = pyarrow.orc.ORCFile(path).schema.names
+        elif self._header:
+            found = self._csv_header(path)
+        else:
+            return
+        missing = [name for name in self.schema.fieldNames() if name not in found]
+        if missing:
+            raise MissingColumn(self.name, f"the file {path}", missing, found)
+
+    def _csv_header(self, path: Path) -> Layout:
+        encoding = self._option("encoding", self._option("charset", "utf-8"))
+        with pa.input_stream(str(path), compression="detect") as stream:
+            first = stream.read(1 << 16).decode(encoding, "replace").lstrip("\ufeff").splitlines()
+        layout = TextLayout("csv", (), self.options, None)
+        return tuple(layout.tokens(first[0])) if first else ()
+
+    def _option(self, name: str, default: str) -> str:
+        return next((value for key, value in self.options.items() if key.lower() == name.lower()), default)
+
+    def _file_changed(self, was: Seen, now: Seen) -> Exception:
+        return FileChanged(self.name, str(self.path / was.name), str(was), str(now))
+
+
+def files(
+    path: str | Path,
+    format: str,  # noqa: A002
+    schema: str | StructType = "value string",
+    pattern: str = "*",
+    max_files_per_epoch: int | None = None,
+    diff: str | None = None,
+    op: str | None = None,
+    key: str | Sequence[str] | None = None,
+    on_bad: Literal["reject", "fail"] = "reject",
+    options: Mapping[str, str] | None = None,
+    settle: str | float = "1s",
+    clock: Clock | None = None,
+) -> Files:
+    """A source of the files that appear in the folder `path`, which need not exist yet.
+
+    `options` are those of Spark's reader for the format. Files are best written elsewhere and renamed into the folder;
+    one that is written in place is taken when it has not changed for `settle`.
+    """
+    return Files(
+        path,
+        format,
+        schema,
+        pattern,
+        max_files_per_epoch,
+        diff,
+        op,
+        key,
+        on_bad,
+        options,
+        settle,
+        clock or SystemClock(),
+    )
+
+
+INPUT_NAMES = tuple(column.split()[0] for column in INPUT.split(", "))
+
+
+def _files(range_: JSON) -> list[Seen]:
+    return [Seen(name, size, mtime_ns) for name, size, mtime_ns in range_["files"]]
+
+
+def _local(path: str | Path) -> Path:
+    text = str(path).removeprefix("file://")
+    if "://" in text:
+        raise BadSourceOption(
+            f"the folder '{path}' is not on a file system of this machine",
+            "mount it, or use sl.ranged() or sl.stream() with a reader for that storage",
+        )
+    return Path(text).expanduser().absolute()
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _check(format_: str, on_bad: str, max_files: int | None, options: Mapping[str, str]) -> None:
+    if format_ not in FORMATS:
+        raise BadSourceOption(f"format='{format_}' is not one of {listed(FORMATS)}", "choose one of these")
+    if on_bad not in ("reject", "fail"):
+        raise BadSourceOption(f"on_bad='{on_bad}' is not one of 'fail', 'reject'", "choose one of these")
+    if max_files is not None and max_files < 1:
+        raise BadSourceOption(
+            f"max_files_per_epoch={max_files} is less than 1", "leave it out to have no limit"
+        )
+    ours = [name for name in options if name.lower() in OURS]
+    if ours:
+        raise BadSourceOption(f"options= has {listed(ours)}, which the source sets itself", "leave it out")

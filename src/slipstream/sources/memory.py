@@ -1,0 +1,238 @@
+"""Rows handed over by the program itself.
+
+Each `append` or `retract` is atomic: its rows enter one epoch together. It is written to the app's store as one Arrow
+IPC stream, numbered, before the call returns (before `attach` it is held, and written then), so that a restarted app
+can replay it, and takes up what was appended and not yet cut. A range is `{"appends": [first, last]}`.
+
+The stored columns are those of the frame, `_diff` or `_delete` and `_order` included, so that reading a range needs
+no transformation at all. What an append means is therefore checked when it is made: a memory source never has bad
+rows, its caller gets a `BadRow` instead, and nothing of that call is taken.
+
+Because rows can be retracted, a source without `key=` has the mode `diff`, even if no diff column is declared.
+
+The file is written under a temporary name and renamed, not flushed: it survives the end of the process, not that
+of the machine.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import BooleanType, LongType, StructField, StructType
+
+from slipstream.errors import BadRow, BadSourceOption, InputLost
+from slipstream.sources.base import JSON, Changes, Cut, Source
+from slipstream.sources.leaf import arrow_stream_frame, write_arrow_stream
+from slipstream.sources.rows import Rows, arrow_schema, table
+from slipstream.sources.shape import BEFORE_IMAGE, DELETES, UPSERTS
+
+
+class Memory(Source):
+    """See the module's docstring; made by `memory`."""
+
+    def __init__(
+        self,
+        schema: str | StructType,
+        diff: str | None,
+        op: str | None,
+        key: str | Sequence[str] | None,
+        max_appends_per_epoch: int | None,
+    ) -> None:
+        super().__init__(schema, diff, op, key)
+        if max_appends_per_epoch is not None and max_appends_per_epoch < 1:
+            raise BadSourceOption(
+                f"max_appends_per_epoch={max_appends_per_epoch} is less than 1",
+                "leave it out to have no limit",
+            )
+        self._max_appends = max_appends_per_epoch
+        self._lock = threading.Lock()
+        self._held: list[tuple[Any, int]] = []
+        self._folder: Path | None = None
+        self._rows: dict[int, int] = {}
+        """Rows of each append that has a file, cut or not."""
+        self._cursor = 0
+        self._next = 0
+
+    @property
+    def changes(self) -> Changes:
+        declared = super().changes
+        return Changes("diff") if declared.mode == "append" else declared
+
+    @property
+    def can_reject(self) -> bool:
+        return False
+
+    def append(self, rows: Rows) -> None:
+        """Add rows."""
+        self._take(rows, 1)
+
+    def retract(self, rows: Rows) -> None:
+        """Take rows out again, each once. Only where neither diff= nor key= was given."""
+        if self._options != (None, None, None):
+            raise BadSourceOption(
+                "retract() was called on a memory source with diff=, op= or key=",
+                "append a row with a negative diff, or with the operation 'delete'",
+            )
+        self._take(rows, -1)
+
+    def attach(self, name: str, spark: SparkSession, folder: Path, consumed: Sequence[JSON]) -> None:
+        super().attach(name, spark, folder, consumed)
+        folder.mkdir(parents=True, exist_ok=True)
+        with self._lock:
+            self._folder = folder
+            for path in folder.glob("*.arrow"):
+                number, rows = path.stem.split("-")
+                self._rows[int(number)] = int(rows)
+            self._cursor = max((range_["appends"][1] + 1 for range_ in consumed), default=0)
+            self._next = max([self._cursor, *(number + 1 for number in self._rows)])
+            held, self._held = self._held, []
+            for rows, sign in held:
+                self._write(self._stored(rows, sign, self._next))
+
+    def cut(self, budget: int | None) -> Cut | None:
+        with self._lock:
+            taken, amount = 0, 0
+            for number in range(self._cursor, self._next):
+                rows = self._rows[number]
+                if taken and (taken == self._max_appends or (budget is not None and amount + rows > budget)):
+                    break
+                taken, amount = taken + 1, amount + rows
+            if not taken:
+                return None
+            first, self._cursor = self._cursor, self._cursor + taken
+            return Cut({"appends": [first, self._cursor - 1]}, amount, amount)
+
+    def backlog(self) -> int:
+        with self._lock:
+            return sum(self._rows[number] for number in range(self._cursor, self._next))
+
+    def frame(self, range: JSON) -> DataFrame:  # noqa: A002
+        first, last = range["appends"]
+        if first == last:
+            return arrow_stream_frame(self.spark, self._path(first), self._stored_schema())
+        tables = []
+        for number in _through(first, last):
+            with pa.memory_map(str(self._path(number))) as file:
+                tables.append(pa.ipc.open_stream(file).read_all())
+        joined = self._home() / f".{first}-{last}-{threading.get_ident()}.joined"
+        try:
+            write_arrow_stream(pa.concat_tables(tables).combine_chunks(), joined)
+            return arrow_stream_frame(self.spark, joined, self._stored_schema())
+        finally:
+            joined.unlink(missing_ok=True)
+
+    def forget(self, upto: JSON) -> None:
+        with self._lock:
+            for number in [number for number in self._rows if number <= upto["appends"][1]]:
+                self._path(number).unlink()
+                del self._rows[number]
+
+    def _take(self, rows: Rows, sign: int) -> None:
+        if not isinstance(
+            rows, (DataFrame, pa.Table, pa.RecordBatch, pd.DataFrame, str, bytes, dict)
+        ) and isinstance(rows, Iterable):
+            rows = list(rows)
+        with self._lock:
+            if self._folder is not None:
+                self._write(self._stored(rows, sign, self._next))
+                return
+            if self._schema is not None:
+                self._stored(rows, sign, 0)
+            self._held.append((rows, sign))
+
+    def _stored(self, rows: Rows, sign: int, number: int) -> pa.Table:
+        """The rows as they are stored: `row_schema`, and the columns that say how they apply."""
+        spark, name = self._spark, self._name or "memory"
+        zone = str(spark.conf.get("spark.sql.session.timeZone")) if spark is not None else "UTC"
+        given = table(rows, self.schema, zone, name)
+        columns: list[pa.Array | pa.ChunkedArray]
+        changes = self.changes
+        if changes.op is not None:
+            given = given.filter(pc.not_equal(_lower(given, changes.op), BEFORE_IMAGE), "emit_null")
+            _check_all(
+                pc.is_in(_lower(given, changes.op), pa.array([*UPSERTS, *DELETES])), given, changes.op, name
+            )
+        if changes.diff is not None:
+            _check_all(pc.is_valid(given[changes.diff]), given, changes.diff, name)
+        if changes.mode == "keyed":
+            gone = (
+                pc.is_in(_lower(given, changes.op), pa.array(DELETES))
+                if changes.op is not None
+                else pa.array(np.zeros(len(given), bool))
+            )
+            columns = [gone, pa.array(np.full(len(given), number)), pa.array(np.arange(len(given)))]
+        elif changes.diff is not None:
+            columns = [given[changes.diff].cast(pa.int64())]
+        else:
+            columns = [pa.array(np.full(len(given), sign))]
+        visible = [given[field.name] for field in self.row_schema]
+        return pa.Table.from_arrays([*visible, *columns], schema=arrow_schema(self._stored_schema()))
+
+    def _stored_schema(self) -> StructType:
+        if self.changes.mode == "keyed":
+            how = [StructField("_delete", BooleanType(), False)]
+            how += [StructField(name, LongType(), False) for name in ("_order0", "_order1")]
+        else:
+            how = [StructField("_diff", LongType(), False)]
+        return StructType([*self.row_schema.fields, *how])
+
+    def _write(self, stored: pa.Table) -> None:
+        name = f"{self._next:012d}-{len(stored)}.arrow"
+        temporary = self._home() / f".{name}.tmp"
+        write_arrow_stream(stored, temporary)
+        temporary.rename(self._home() / name)
+        self._rows[self._next] = len(stored)
+        self._next += 1
+
+    def _home(self) -> Path:
+        assert self._folder is not None, "frames are asked for only after attach"
+        return self._folder
+
+    def _path(self, number: int) -> Path:
+        if number not in self._rows:
+            raise InputLost(
+                self.name,
+                f"append number {number} is recorded as input of an epoch, but its file in {self._home()} is gone",
+                "put the file back from a copy of the store",
+            )
+        return self._home() / f"{number:012d}-{self._rows[number]}.arrow"
+
+
+def memory(
+    schema: str | StructType,
+    diff: str | None = None,
+    op: str | None = None,
+    key: str | Sequence[str] | None = None,
+    max_appends_per_epoch: int | None = None,
+) -> Memory:
+    """A source that the program feeds itself, with `append` and `retract`."""
+    return Memory(schema, diff, op, key, max_appends_per_epoch)
+
+
+def _through(first: int, last: int) -> range:
+    """The numbers from first to last, both included."""
+    return range(first, last + 1)
+
+
+def _lower(given: pa.Table, column: str) -> pa.ChunkedArray:
+    return pc.utf8_lower(given[column])
+
+
+def _check_all(fine: pa.ChunkedArray, given: pa.Table, column: str, source: str) -> None:
+    for row, good in enumerate(fine.to_pylist()):
+        if not good:
+            value = given[column][row].as_py()
+            wrong = (
+                f"{column}: NULL is no diff"
+                if value is None and pa.types.is_integer(given[column].type)
+                else (f"{column}: unknown operation {value!r}")
+            )
+            raise BadRow(source, f"row {row}", wrong, f"{column} is one of {', '.join([*UPSERTS, *DELETES])}")

@@ -1,0 +1,46 @@
+"""Traces: collections of updates kept as immutable, sorted, memory-mapped layers."""
+
+from slipstream.trace.cover import Piece, cover, history_reach, tile
+from slipstream.trace.layer import Layer, list_layers, open_layer
+from slipstream.trace.merge import carry_out, layer_stats, merge_flat, pack_log, upkeep
+from slipstream.trace.naming import LayerName, Span, places, shard_span
+from slipstream.trace.policy import LayerStat, Merge, Pack, Remove, Upkeep, plan_upkeep
+from slipstream.trace.reader import TraceReader, TraceStats
+from slipstream.trace.rows import Groups, collapse_keyed, consolidate, equal, group_rows, layer_schema
+from slipstream.trace.validate import validate
+from slipstream.trace.writer import TraceWriter
+
+__all__ = [
+    "Groups",
+    "Layer",
+    "LayerName",
+    "LayerStat",
+    "Merge",
+    "Pack",
+    "Piece",
+    "Remove",
+    "Span",
+    "TraceReader",
+    "TraceStats",
+    "TraceWriter",
+    "Upkeep",
+    "carry_out",
+    "collapse_keyed",
+    "consolidate",
+    "cover",
+    "equal",
+    "group_rows",
+    "history_reach",
+    "layer_schema",
+    "layer_stats",
+    "list_layers",
+    "merge_flat",
+    "open_layer",
+    "pack_log",
+    "places",
+    "plan_upkeep",
+    "shard_span",
+    "tile",
+    "upkeep",
+    "validate",
+]

@@ -1,0 +1,159 @@
+"""Choosing layers: which of the layers present add up to the contents of a trace as of an epoch.
+
+The span asked for is cut at the borders of layers into strips. In each strip a chain of layers must follow
+one another without a gap or an overlap from the first epoch to the last:
+
+- a `flat` layer (or one of a single epoch) stands for all its epochs, so it fits only where it begins
+  exactly at the next epoch and does not reach past the last;
+- a `log` can be filtered by epoch, so any stretch of it may be taken.
+
+Among the chains that reach, the cheapest is taken. A flat layer costs one lookup; a stretch of a log costs
+one more for each of its epochs, because a key's versions of every one of them may have to be read. When the
+log itself is wanted (`whole=False`) each file costs the same.
+
+The same stretch written by several incarnations is taken from the highest: the caller passes only layers
+that are valid. If no chain reaches, that is an error that names the gap. A trace is empty at epoch 0 and
+only there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from slipstream.errors import MissingLayer
+from slipstream.trace.naming import LayerName, Span
+
+
+@dataclass(frozen=True)
+class Piece:
+    """The part of a layer that a cover takes: the places in `span`, the updates of epochs `first` to
+    `last`.
+    """
+
+    layer: LayerName
+    span: Span
+    first: int
+    last: int
+
+    @property
+    def exact(self) -> bool:
+        """Every row of the layer's places is taken: no filter by epoch is needed."""
+        return self.first == self.layer.lo and self.last == self.layer.hi
+
+
+def cover(names: Iterable[LayerName], as_of: int, span: Span, *, directory: str = "") -> list[Piece]:
+    """The pieces that make up the contents as of an epoch, oldest first."""
+    return tile(names, 1, as_of, span, directory=directory)
+
+
+def tile(
+    names: Iterable[LayerName], first: int, last: int, span: Span, *, whole: bool = True, directory: str = ""
+) -> list[Piece]:
+    """The pieces that make up epochs `first` to `last`, oldest first; from logs only unless `whole`."""
+    if last < first:
+        return []
+    wanted = [
+        n for n in names if n.lo <= last and n.hi >= first and n.span.overlap(span) and (whole or n.is_log)
+    ]
+    by_span: dict[Span, list[LayerName]] = {}
+    for name in wanted:
+        by_span.setdefault(name.span, []).append(name)
+    pieces: list[Piece] = []
+    for strip in strips(by_span, span):
+        present = [name for owner, held in by_span.items() if owner.contains(strip) for name in held]
+        pieces += _chain(_newest_incarnations(present), first, last, strip, whole, directory)
+    return _joined(pieces)
+
+
+def strips(spans: Iterable[Span], span: Span) -> list[Span]:
+    """`span`, cut wherever one of `spans` begins or ends inside it."""
+    cuts = {span.start, span.stop}
+    for other in spans:
+        cuts.update(cut for cut in (other.start, other.stop) if span.start < cut < span.stop)
+    ordered = sorted(cuts)
+    return [Span(a, b) for a, b in pairwise(ordered)]
+
+
+def history_reach(names: Sequence[LayerName], until: int, span: Span) -> int:
+    """The earliest epoch after which every update up to `until` is still kept one by one."""
+    logs = [name for name in names if name.is_log and name.span.overlap(span)]
+    reach = 0
+    for strip in strips((name.span for name in logs), span):
+        epoch = until
+        while epoch > reach:
+            starts = [n.lo for n in logs if n.lo <= epoch <= n.hi and n.span.contains(strip)]
+            if not starts:
+                reach = epoch
+                break
+            epoch = min(starts) - 1
+    return reach
+
+
+def _newest_incarnations(names: Iterable[LayerName]) -> list[LayerName]:
+    best: dict[tuple[int, int, str], LayerName] = {}
+    for name in sorted(names):
+        best[name.lo, name.hi, name.kind] = name
+    return list(best.values())
+
+
+def _chain(
+    names: list[LayerName], first: int, last: int, strip: Span, whole: bool, directory: str
+) -> list[Piece]:
+    """The cheapest chain through one strip: costs are settled in the order of epochs, since every step goes
+    forward.
+    """
+    flats: dict[int, list[LayerName]] = {}
+    logs = [name for name in names if name.is_log and not name.single]
+    for name in names:
+        if name.is_flat and name.hi <= last:
+            flats.setdefault(name.lo, []).append(name)
+    best: dict[int, tuple[int, Piece | None]] = {first: (0, None)}
+    waiting = {first}
+    epoch = first
+    while waiting:
+        epoch = min(waiting)
+        waiting.remove(epoch)
+        if epoch > last:
+            break
+        spent = best[epoch][0]
+        steps = [(1, Piece(name, strip, epoch, name.hi)) for name in flats.get(epoch, ())]
+        for name in logs:
+            if name.lo <= epoch <= name.hi:
+                piece = Piece(name, strip, epoch, min(name.hi, last))
+                steps.append((1 + (piece.last - epoch + 1 if whole else 0), piece))
+        for cost, piece in steps:
+            after = piece.last + 1
+            if after not in best or spent + cost < best[after][0]:
+                best[after] = (spent + cost, piece)
+                waiting.add(after)
+    if last + 1 not in best:
+        following = [name.lo for name in names if name.lo > epoch]
+        gap_end = min(min(following) - 1 if following else last, last)
+        collapsed = min((n.hi for n in names if n.is_flat and n.lo <= epoch and n.hi > last), default=None)
+        raise MissingLayer(directory, epoch, gap_end, strip.start, strip.stop, collapsed)
+    chain: list[Piece] = []
+    at = last + 1
+    while at != first:
+        step = best[at][1]
+        assert step is not None
+        chain.append(step)
+        at = step.first
+    return chain
+
+
+def _joined(pieces: list[Piece]) -> list[Piece]:
+    """Stretches of one layer taken in neighbouring strips, as one piece."""
+    joined: list[Piece] = []
+    for piece in sorted(pieces, key=lambda p: (p.first, p.last, p.layer, p.span)):
+        before = joined[-1] if joined else None
+        if (
+            before is not None
+            and before == replace(piece, span=before.span)
+            and before.span.stop == piece.span.start
+        ):
+            joined[-1] = replace(piece, span=Span(before.span.start, piece.span.stop))
+        else:
+            joined.append(piece)
+    return joined

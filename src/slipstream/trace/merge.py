@@ -1,0 +1,104 @@
+"""Carrying out upkeep: making merged layers, and removing layers that are no longer needed.
+
+Merging reads ranges of `h` from all inputs side by side and writes them out part by part, so memory is
+bounded (see `scan`). The result is a function of the rows alone, so every host and every replica can merge
+for itself.
+
+A merge only adds a file that offers a shorter cover. Removing is a step of its own, decided only once the
+merged layer is there, so a crash between the two costs disk space and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import pyarrow as pa
+
+from slipstream.trace import rows as _rows
+from slipstream.trace.cover import Piece, tile
+from slipstream.trace.layer import Accept, list_layers, open_layer, write_layer
+from slipstream.trace.naming import LayerName
+from slipstream.trace.policy import LayerStat, Merge, Pack, Remove, Upkeep, plan_upkeep
+from slipstream.trace.scan import OpenPiece, chunk_rows, chunks, gather
+
+
+def merge_flat(directory: Path, inputs: Sequence[LayerName], output: LayerName) -> int:
+    """Collapse the epochs of `output` into one flat layer; returns its size in bytes.
+
+    A merge from epoch 1 on drops what is not there any more. Any other must keep tombstones, because they
+    hide older layers.
+    """
+
+    def collapse(table: pa.Table) -> pa.Table:
+        if _rows.is_bag(table.schema):
+            return _rows.consolidate(table)
+        return _rows.collapse_keyed(table, keep_tombstones=output.lo > 1)
+
+    return _merge(directory, inputs, output, collapse, whole=True)
+
+
+def pack_log(directory: Path, inputs: Sequence[LayerName], output: LayerName) -> int:
+    """Put the logs of several epochs into one file, every update kept; returns its size in bytes."""
+    return _merge(directory, inputs, output, _rows.ordered_log, whole=False)
+
+
+def carry_out(directory: Path, step: Upkeep) -> None:
+    """Do one step of upkeep. Doing it twice does no harm."""
+    match step:
+        case Merge():
+            merge_flat(directory, step.inputs, step.output)
+        case Pack():
+            pack_log(directory, step.inputs, step.output)
+        case Remove():
+            with suppress(FileNotFoundError):
+                (directory / step.name.filename).unlink()
+
+
+def upkeep(
+    directory: Path, computed: int, keep_from: int | None, *, accept: Accept | None = None
+) -> list[Upkeep]:
+    """Merge and pack what is due, then remove what that made superfluous; returns what was done."""
+    making: list[Upkeep] = [
+        step for step in _plan(directory, computed, keep_from, accept) if not isinstance(step, Remove)
+    ]
+    for step in making:
+        carry_out(directory, step)
+    removing: list[Upkeep] = [
+        step for step in _plan(directory, computed, keep_from, accept) if isinstance(step, Remove)
+    ]
+    for step in removing:
+        carry_out(directory, step)
+    return [*making, *removing]
+
+
+def layer_stats(directory: Path, *, accept: Accept | None = None) -> list[LayerStat]:
+    """The layers of a trace with their sizes."""
+    layers = [open_layer(directory, name) for name in list_layers(directory, accept)]
+    return [LayerStat(layer.name, layer.rows, layer.bytes) for layer in layers]
+
+
+def _plan(directory: Path, computed: int, keep_from: int | None, accept: Accept | None) -> list[Upkeep]:
+    return plan_upkeep(layer_stats(directory, accept=accept), computed, keep_from)
+
+
+def _merge(
+    directory: Path,
+    inputs: Sequence[LayerName],
+    output: LayerName,
+    combine: Callable[[pa.Table], pa.Table],
+    *,
+    whole: bool,
+) -> int:
+    chosen: list[Piece] = tile(
+        inputs, output.lo, output.hi, output.span, whole=whole, directory=str(directory)
+    )
+    pieces = [OpenPiece.open(directory, piece) for piece in chosen]
+    schema = pieces[0].layer.schema
+    merged = (
+        batch
+        for taken in chunks(pieces, chunk_rows(pieces))
+        for batch in combine(gather(taken, schema.names)).combine_chunks().to_batches()
+    )
+    return write_layer(directory, output, schema, merged)

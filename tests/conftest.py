@@ -1,0 +1,18 @@
+"""Fixtures that every test may use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql import SparkSession
+
+from slipstream.session import start_session
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """One Spark for all tests, on whichever Java is found: the user's, else the bundled one."""
+    session = start_session("tests", "local[2]", shards=2)
+    yield session
+    session.stop()

@@ -1,0 +1,71 @@
+"""What every source declares: schema, and how its rows are to be understood."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql.types import LongType, StringType, StructField, StructType
+
+from slipstream.errors import BadSourceOption, SourceNotAttached, UnknownColumn
+from slipstream.sources import Changes, changes, files, memory, rate
+
+SCHEMA = StructType(
+    [StructField("id", LongType()), StructField("op", StringType()), StructField("n", LongType())]
+)
+
+
+def test_modes_follow_from_the_options() -> None:
+    assert changes(SCHEMA) == Changes("append")
+    assert changes(SCHEMA, diff="n") == Changes("diff", diff="n")
+    assert changes(SCHEMA, key="id") == Changes("keyed", key=("id",))
+    assert changes(SCHEMA, op="op", key=["id", "n"]) == Changes("keyed", op="op", key=("id", "n"))
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"diff": "n", "key": "id"}, "diff= was given together with op= or key=. To do: use diff= for rows"),
+        ({"diff": "n", "op": "op"}, "diff= was given together with op= or key="),
+        ({"op": "op"}, "op='op' was given without key=. To do: name the columns that identify a row"),
+        (
+            {"diff": "op"},
+            "diff='op' is of type STRING. To do: declare it as TINYINT, SMALLINT, INT or BIGINT",
+        ),
+        ({"op": "n", "key": "id"}, "op='n' is of type BIGINT. To do: declare it as STRING"),
+        ({"op": "op", "key": "op"}, "'op' is both op= and in key="),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(options: dict[str, str], text: str) -> None:
+    with pytest.raises(BadSourceOption, match=re.escape(text)):
+        changes(SCHEMA, **options)
+
+
+def test_unknown_columns_are_named_with_those_that_exist() -> None:
+    expected = "names 'd', 'x', but its schema has only 'id', 'n', 'op'. Declare the column in schema="
+    with pytest.raises(UnknownColumn, match=re.escape(expected)):
+        changes(SCHEMA, key=["x", "d"])
+
+
+def test_reserved_names_are_refused() -> None:
+    with pytest.raises(BadSourceOption, match="'_diff' is one that Slipstream uses itself"):
+        changes(StructType([StructField("_diff", LongType())]))
+
+
+def test_views_do_not_see_the_operation(spark: SparkSession) -> None:
+    source = memory("id long, op string, n long", op="op", key="id")
+    assert source.row_schema.fieldNames() == ["id", "n"]
+    assert source.schema.fieldNames() == ["id", "op", "n"]
+
+
+def test_a_mistake_in_the_schema_is_reported_when_the_source_is_made(spark: SparkSession) -> None:
+    with pytest.raises(UnknownColumn):
+        files("nowhere", "json", "id long", key="other")
+    with pytest.raises(BadSourceOption, match="is no list of columns"):
+        memory("array<int>")
+
+
+def test_a_source_outside_an_app_says_so() -> None:
+    with pytest.raises(SourceNotAttached, match=re.escape("Add it first: app.source('name', source).")):
+        rate().frame({"start": 0, "end": 1, "from": 0})

@@ -1,0 +1,292 @@
+"""Files in a folder: each format, exactly once, the same rows again, and what goes wrong with files."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.orc
+import pyarrow.parquet
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from slipstream.clock import ManualClock
+from slipstream.errors import BadSourceOption, FileChanged, FileMissing, MissingColumn, UnreadableName
+from slipstream.sources import files
+
+pytestmark = pytest.mark.spark
+
+Attach = Callable[..., Any]
+Put = Callable[..., Path]
+Rows = Callable[..., list[tuple[Any, ...]]]
+
+
+def test_json_rows(landing: Path, attach: Attach, put: Put, rows: Rows) -> None:
+    put("a.json", '{"id": 1, "name": "x"}\n{"id": 2}\n')
+    source = attach(files(landing, "json", "id long, name string"))
+    cut = source.cut(None)
+    assert cut.range == {"files": [["a.json", 33, 1_700_000_000_000_000_000]]}
+    assert (cut.amount, cut.rows, source.unit) == (33, None, "bytes")
+    assert rows(source.frame(cut.range)) == [(1, "x", None), (2, None, None)]
+
+
+def test_csv_without_a_header_goes_by_position(landing: Path, attach: Attach, put: Put, rows: Rows) -> None:
+    put("a.csv", '1,"x, y"\n2,z\n')
+    source = attach(files(landing, "csv", "id long, name string"))
+    assert rows(source.frame(source.cut(None).range), "id", "name") == [(1, "x, y"), (2, "z")]
+
+
+def test_csv_with_a_header_goes_by_name_in_each_file(
+    landing: Path, attach: Attach, put: Put, rows: Rows
+) -> None:
+    put("a.csv", "name,id\nx,1\n")
+    put("b.csv", "id,note,name\n2,ignored,y\n")
+    put("c.csv", "name,id\nz,3\n")
+    source = attach(files(landing, "csv", "id long, name string", options={"header": True}))
+    assert rows(source.frame(source.cut(None).range)) == [(1, "x", None), (2, "y", None), (3, "z", None)]
+
+
+def test_text_rows(landing: Path, attach: Attach, put: Put, rows: Rows) -> None:
+    put("a.txt", "one\ntwo\n")
+    source = attach(files(landing, "text"))
+    assert not source.can_reject
+    assert rows(source.frame(source.cut(None).range)) == [("one",), ("two",)]
+
+
+def test_parquet_and_orc_rows(landing: Path, attach: Attach, put: Put, rows: Rows) -> None:
+    table = pa.table({"name": ["x", "y"], "more": [0, 0], "id": pa.array([1, 2], pa.int64())})
+    pyarrow.parquet.write_table(table, landing.parent / "p")
+    pyarrow.orc.write_table(table, landing.parent / "o")
+    put("a.parquet", landing.parent / "p")
+    put("a.orc", landing.parent / "o")
+    for format_ in ("parquet", "orc"):
+        source = attach(files(landing, format_, "id long, name string", pattern=f"*.{format_}"))
+        assert rows(source.frame(source.cut(None).range)) == [(1, "x"), (2, "y")]
+
+
+def test_names_with_odd_characters(landing: Path, attach: Attach, put: Put, rows: Rows) -> None:
+    odd = ["a,b.json", "a b.json", "a%20b.json", "a+b.json", "a\\b.json", "é.json", "x=1.json", "[a]*{b}?.json"]
+    for i, name in enumerate(odd):
+        put(name, f'{{"id": {i}}}\n{{bad\n')
+    source = attach(files(landing, "json", "id long", max_files_per_epoch=4))
+    found, rejected = [], []
+    while cut := source.cut(None):
+        found += rows(source.frame(cut.range).where("_bad IS NULL"), "id")
+        rejected += rows(source.rejected(cut.range), "file", "line")
+    assert sorted(found) == [(i,) for i in range(len(odd))]
+    assert sorted(rejected) == sorted((str(landing / name), 2) for name in odd)
+
+
+def test_a_budget_in_bytes_takes_at_least_one_file(landing: Path, attach: Attach, put: Put) -> None:
+    for i in range(4):
+        put(f"{i}.json", '{"id": 1}\n', 1_700_000_000 + i)
+    source = attach(files(landing, "json", "id long"))
+    assert source.backlog() == 40
+    assert [name for name, *_ in source.cut(25).range["files"]] == ["0.json", "1.json"]
+    assert [name for name, *_ in source.cut(1).range["files"]] == ["2.json"]
+    assert source.backlog() == 10
+
+
+def test_a_limit_of_files(landing: Path, attach: Attach, put: Put) -> None:
+    for i in range(3):
+        put(f"{i}.json", '{"id": 1}\n')
+    source = attach(files(landing, "json", "id long", max_files_per_epoch=2))
+    sizes = [len(cut.range["files"]) for cut in (source.cut(None), source.cut(None))]
+    assert sizes == [2, 1]
+    assert source.cut(None) is None
+
+
+def test_each_file_is_read_once_across_a_restart(landing: Path, attach: Attach, put: Put, rows: Rows) -> None:
+    put("a.json", '{"id": 1}\n')
+    put("b.json", '{"id": 2}\n')
+    before = attach(files(landing, "json", "id long", max_files_per_epoch=1))
+    recorded = before.cut(None).range
+    before.cut(None)  # cut, but the process ended before it was recorded
+    after = attach(files(landing, "json", "id long"), consumed=[recorded])
+    put("c.json", '{"id": 3}\n')
+    assert rows(after.frame(after.cut(None).range), "id") == [(2,), (3,)]
+    assert after.cut(None) is None
+    assert rows(after.frame(recorded), "id") == [(1,)], "and a replay has the rows of then"
+
+
+def test_the_folder_may_be_moved(tmp_path: Path, landing: Path, attach: Attach, put: Put, rows: Rows) -> None:
+    put("a.json", '{"id": 1}\n')
+    recorded = attach(files(landing, "json", "id long")).cut(None).range
+    landing.rename(tmp_path / "moved")
+    after = attach(files(tmp_path / "moved", "json", "id long"), consumed=[recorded])
+    assert after.cut(None) is None
+    assert rows(after.frame(recorded), "id") == [(1,)]
+
+
+def test_a_file_written_in_place_waits(landing: Path, attach: Attach) -> None:
+    path = landing / "a.json"
+    path.write_text('{"id": 1}\n')
+    clock = ManualClock(path.stat().st_mtime)
+    source = attach(files(landing, "json", "id long", settle="5s", clock=clock))
+    assert source.cut(None) is None
+    assert source.backlog() == 10, "so that nobody thinks that all was read"
+    clock.advance(6)
+    assert source.cut(None).amount == 10
+
+
+def test_a_folder_that_does_not_exist_is_waited_for(tmp_path: Path, attach: Attach) -> None:
+    source = attach(files(tmp_path / "later", "json", "id long"))
+    assert source.cut(None) is None
+    assert source.backlog() == 0
+
+
+def test_a_file_that_changed_is_an_error(landing: Path, attach: Attach, put: Put) -> None:
+    put("a.json", '{"id": 1}\n')
+    source = attach(files(landing, "json", "id long"), name="orders")
+    recorded = source.cut(None).range
+    put("a.json", '{"id": 10}\n')
+    expected = (
+        f"Source 'orders': the file {landing / 'a.json'} changed after it was taken as input (it had 10 bytes, "
+        "written at 1700000000.000, now it has 11 bytes, written at 1700000000.000). A file is read once"
+    )
+    with pytest.raises(FileChanged, match=re.escape(expected)):
+        source.frame(recorded)
+    with pytest.raises(FileChanged, match="Put new rows into a file of another name"):
+        source.cut(None)
+
+
+def test_a_file_touched_without_change_of_size_is_an_error(landing: Path, attach: Attach, put: Put) -> None:
+    path = put("a.json", '{"id": 1}\n')
+    source = attach(files(landing, "json", "id long"))
+    recorded = source.cut(None).range
+    os.utime(path, (1, 1))
+    with pytest.raises(FileChanged):
+        source.frame(recorded)
+
+
+def test_a_file_that_is_gone_is_an_error_only_if_it_is_needed(
+    landing: Path, attach: Attach, put: Put
+) -> None:
+    path = put("a.json", '{"id": 1}\n')
+    source = attach(files(landing, "json", "id long"), name="orders")
+    recorded = source.cut(None).range
+    path.unlink()
+    assert source.cut(None) is None
+    expected = f"Source 'orders': the file {path} is recorded as input of an epoch that must be read again, and it"
+    with pytest.raises(FileMissing, match=re.escape(expected)):
+        source.frame(recorded)
+
+
+def test_a_missing_column_is_an_error_before_the_file_is_recorded(
+    landing: Path, attach: Attach, put: Put
+) -> None:
+    table = pa.table({"id": [1], "nmae": ["x"]})
+    pyarrow.parquet.write_table(table, landing.parent / "p")
+    pyarrow.orc.write_table(table, landing.parent / "o")
+    put("a.parquet", landing.parent / "p")
+    put("a.orc", landing.parent / "o")
+    put("a.csv", "id,nmae\n1,x\n")
+    for format_ in ("parquet", "orc", "csv"):
+        options = {"header": "true"} if format_ == "csv" else None
+        made = files(landing, format_, "id long, name string", pattern=f"*.{format_}", options=options)
+        source = attach(made, name="people")
+        expected = f"the file {landing / ('a.' + format_)} has no column 'name'; it has 'id', 'nmae'. Correct"
+        for _ in range(2):
+            with pytest.raises(MissingColumn, match=re.escape(expected)):
+                source.cut(None)
+
+
+def test_a_name_that_spark_cannot_read_is_an_error(landing: Path, attach: Attach, put: Put) -> None:
+    path = put("10:30.json", '{"id": 1}\n')
+    source = attach(files(landing, "json", "id long"), name="orders")
+    expected = (
+        f"Source 'orders': Spark cannot read the file {path}, because its name has a colon in it. Rename it"
+    )
+    with pytest.raises(UnreadableName, match=re.escape(expected)):
+        source.cut(None)
+
+
+def test_unknown_formats_and_options_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(
+        BadSourceOption, match="format='xml' is not one of 'csv', 'json', 'orc', 'parquet', 'text'"
+    ):
+        files(tmp_path, "xml", "id long")
+    with pytest.raises(BadSourceOption, match="on_bad='drop' is not one of 'fail', 'reject'"):
+        files(tmp_path, "json", "id long", on_bad="drop")  # type: ignore[arg-type]
+    with pytest.raises(BadSourceOption, match="options= has 'Mode', which the source sets itself"):
+        files(tmp_path, "json", "id long", options={"Mode": "FAILFAST"})
+    with pytest.raises(BadSourceOption, match="max_files_per_epoch=0 is less than 1"):
+        files(tmp_path, "json", "id long", max_files_per_epoch=0)
+    with pytest.raises(BadSourceOption, match="is not on a file system of this machine"):
+        files("s3://bucket/folder", "json", "id long")
+
+
+def test_text_has_one_column(tmp_path: Path, attach: Attach) -> None:
+    with pytest.raises(BadSourceOption, match="declare one STRING column"):
+        attach(files(tmp_path, "text", "a string, b string"))
+
+
+def test_a_count_comes_as_diff(landing: Path, attach: Attach, put: Put, rows: Rows) -> None:
+    put("a.json", '{"id": 1, "n": 2}\n{"id": 2, "n": -1}\n{"id": 3}\n')
+    source = attach(files(landing, "json", "id long, n int", diff="n"))
+    frame = source.frame(source.cut(None).range)
+    assert frame.columns == ["id", "_diff", "_bad"]
+    assert rows(frame) == [(1, 2, None), (2, -1, None), (3, None, "the diff column 'n' is NULL")]
+
+
+def test_operations(landing: Path, attach: Attach, put: Put, rows: Rows) -> None:
+    words = ["insert", "i", "c", "create", "r", "+I", "UPDATE", "u", "+U", "delete", "D", "-D", "-U", "zap"]
+    put(
+        "a.json", "".join(f'{{"id": {i}, "op": "{word}"}}\n' for i, word in enumerate(words)) + '{"id": 14}\n'
+    )
+    source = attach(files(landing, "json", "id long, op string", op="op", key="id"))
+    cut = source.cut(None)
+    frame = source.frame(cut.range)
+    assert frame.columns == ["id", "_delete", "_order0", "_order1", "_order2", "_order3", "_bad"]
+    assert sorted(rows(frame, "id", "_delete", "_bad")) == [
+        *((i, False, None) for i in range(9)),
+        *((i, True, None) for i in range(9, 12)),
+        (13, False, "unknown operation 'zap'"),
+        (14, False, "unknown operation NULL"),
+    ]
+    assert rows(source.rejected(cut.range), "line", "reason") == [
+        (14, "unknown operation 'zap'"),
+        (15, "unknown operation NULL"),
+    ]
+
+
+def test_changes_of_a_key_are_ordered_by_file_then_line(landing: Path, attach: Attach, put: Put) -> None:
+    put("z.json", "".join(f'{{"id": 1, "n": {n}}}\n' for n in range(20)), 1_700_000_000)
+    put("b.json", '{"id": 1, "n": 22}\n', 1_700_000_001)
+    put("a.json", '{"id": 1, "n": 20}\n{"id": 1, "n": 21}\n', 1_700_000_001)
+    source = attach(files(landing, "json", "id long, n long", key="id"))
+    frame = source.frame(source.cut(None).range)
+    ordered = frame.orderBy(*(name for name in frame.columns if name.startswith("_order"))).collect()
+    assert [row.n for row in ordered] == list(range(23))
+
+
+def test_a_later_range_reads_its_own_files(landing: Path, attach: Attach, put: Put, rows: Rows) -> None:
+    source = attach(files(landing, "json", "id long", key="id"))
+    frames = []
+    for i in range(3):
+        put(f"{i}.json", f'{{"id": {i}}}\n{{"id": {i + 10}}}\n')
+        frames.append(source.frame(source.cut(None).range))
+    assert [rows(frame, "id") for frame in frames] == [[(0,), (10,)], [(1,), (11,)], [(12,), (2,)]]
+    assert all(frame.schema == frames[0].schema for frame in frames)
+    joined = frames[1].alias("a").join(frames[2].alias("b"), F.col("a.id") == F.col("b.id") - 1)
+    assert rows(joined, "a.id") == [(1,), (11,)], "frames of one template can meet in one query"
+
+
+def test_a_large_file_is_split_and_small_ones_are_not(
+    spark: SparkSession, landing: Path, attach: Attach, put: Put
+) -> None:
+    line = '{"id": 1, "name": "' + "x" * 80 + '"}\n'
+    put("big.json", line * 100_000, 1_700_000_000)
+    for i in range(10):
+        put(f"{i}.json", line * 10, 1_700_000_001)
+    source = attach(files(landing, "json", "id long, name string"))
+    partitions = [source.frame(source.cut(1).range).rdd.getNumPartitions()]
+    partitions.append(source.frame(source.cut(1).range).rdd.getNumPartitions())
+    partitions.append(source.frame(source.cut(None).range).rdd.getNumPartitions())
+    assert partitions[:2] == [2, 1]
+    assert partitions[2] <= 2

@@ -1,0 +1,226 @@
+"""Rows handed over by the program: taken whole or not at all, and there again after a restart."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import math
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+from pyspark.sql import Row, SparkSession
+from pyspark.sql.types import LongType, StructField, StructType
+
+from slipstream.errors import BadRow, BadSourceOption, InputLost
+from slipstream.sources import memory
+
+pytestmark = pytest.mark.spark
+
+Attach = Callable[..., Any]
+Rows = Callable[..., list[tuple[Any, ...]]]
+
+
+def test_every_kind_of_rows(spark: SparkSession, attach: Attach, rows: Rows) -> None:
+    source = attach(memory("id long, name string"))
+    source.append([(1, "a"), {"id": 2}, Row(name="c", id=3)])
+    source.append(pa.table({"name": ["d"], "id": [4]}))
+    source.append(pd.DataFrame({"id": [5], "name": ["e"]}))
+    source.append(spark.sql("SELECT 6L AS id, 'f' AS name"))
+    source.append(iter([(7, "g")]))
+    source.append([])
+    cut = source.cut(None)
+    assert (cut.range, cut.amount, cut.rows) == ({"appends": [0, 5]}, 7, 7)
+    expected = [(1, "a", 1), (2, None, 1), (3, "c", 1), (4, "d", 1), (5, "e", 1), (6, "f", 1), (7, "g", 1)]
+    assert rows(source.frame(cut.range)) == expected
+
+
+def test_retracted_rows_have_a_negative_diff(attach: Attach, rows: Rows) -> None:
+    source = attach(memory("id long"))
+    source.append([(1,), (2,)])
+    source.retract([(1,)])
+    assert source.changes.mode == "diff"
+    assert rows(source.frame(source.cut(None).range)) == [(1, -1), (1, 1), (2, 1)]
+
+
+def test_types_survive(spark: SparkSession, attach: Attach) -> None:
+    schema = (
+        "d decimal(12,3), t timestamp, n timestamp_ntz, day date, b binary, s struct<x: int, y: array<string>>, "
+        "m map<string, double>, f double, g float, i tinyint, yes boolean"
+    )
+    noon = datetime.datetime(2024, 5, 6, 12, tzinfo=datetime.UTC)
+    naive = datetime.datetime(2024, 5, 6, 7, 8, 9, 10)  # noqa: DTZ001
+    row = (
+        decimal.Decimal("1.500"),
+        noon,
+        naive,
+        datetime.date(2024, 5, 6),
+        b"\x00\xff",
+        Row(x=1, y=["a", None]),
+        {"k": 0.5},
+        math.nan,
+        -0.0,
+        -3,
+        True,
+    )
+    source = attach(memory(schema))
+    source.append([row, (None,) * 11])
+    frame = source.frame(source.cut(None).range)
+    assert frame.drop("_diff").schema.simpleString() == source.schema.simpleString()
+    expected = spark.createDataFrame([row, (None,) * 11], source.schema)
+    assert repr(frame.drop("_diff").collect()) == repr(expected.collect())
+    assert frame.select("t").first()[0].astimezone(datetime.UTC) == noon
+
+
+def test_naive_arrow_timestamps_are_in_the_sessions_zone(spark: SparkSession, attach: Attach) -> None:
+    source = attach(memory("t timestamp"))
+    zone = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+    try:
+        noon = pa.array([datetime.datetime(2024, 1, 1, 12)], pa.timestamp("ns"))  # noqa: DTZ001
+        source.append(pa.table({"t": noon}))
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", str(zone))
+    frame = source.frame(source.cut(None).range)
+    assert frame.selectExpr("unix_seconds(t)").first()[0] == 1_704_078_000
+
+
+def test_whole_numbers_are_taken_for_fractions(attach: Attach, rows: Rows) -> None:
+    source = attach(memory("x double, y decimal(5,1)"))
+    source.append([(1, 2)])
+    assert rows(source.frame(source.cut(None).range)) == [(1.0, decimal.Decimal("2.0"), 1)]
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        (
+            [(1, "a"), ("x", "b")],
+            "row 1 does not fit the schema: id: 'x' is no BIGINT. Nothing of this call was taken.",
+        ),
+        ([(1,)], "row 0 does not fit the schema: it has 1 values for 2 columns"),
+        ([{"id": 1, "nmae": "x"}], "row 0 does not fit the schema: it has the unknown column 'nmae'"),
+        ([5], "row 0 does not fit the schema: it is of type int, not a tuple, a dict or a Row"),
+        ({"id": 1}, "what was given does not fit the schema: it is of type dict, not a list of rows"),
+        ("text", "what was given does not fit the schema: it is of type str, not a list of rows"),
+        (pa.table({"id": [1]}), "the table does not fit the schema: it lacks the column 'name'"),
+        (
+            pa.table({"id": ["x"], "name": ["y"]}),
+            "the table does not fit the schema: Failed to parse string: 'x'",
+        ),
+        (pd.DataFrame({"id": [1], "name": ["a"], "z": [1]}), "it has the unknown column 'z'"),
+        ([(None, "a")], "row 0 does not fit the schema: id: NULL in a NOT NULL column"),
+    ],
+)
+def test_rows_that_do_not_fit_are_refused_whole(attach: Attach, given: Any, text: str) -> None:
+    source = attach(memory("id long NOT NULL, name string"), name="people")
+    with pytest.raises(BadRow, match=re.escape(text)):
+        source.append(given)
+    assert source.cut(None) is None
+
+
+def test_a_refusal_shows_the_schema(attach: Attach) -> None:
+    source = attach(memory("id long, name string"), name="people")
+    expected = r"Source 'people': .* The schema is: id BIGINT, name STRING\.$"
+    with pytest.raises(BadRow, match=expected):
+        source.append([("x", "y")])
+
+
+def test_an_append_is_not_split_and_several_share_an_epoch(attach: Attach) -> None:
+    source = attach(memory("id long"))
+    for size in (3, 3, 10, 1):
+        source.append([(i,) for i in range(size)])
+    assert source.backlog() == 17
+    cuts = [source.cut(6) for _ in range(4)]
+    assert [cut and cut.range["appends"] for cut in cuts] == [[0, 1], [2, 2], [3, 3], None]
+
+
+def test_a_limit_of_appends(attach: Attach) -> None:
+    source = attach(memory("id long", max_appends_per_epoch=1))
+    source.append([(1,)])
+    source.append([(2,)])
+    assert [source.cut(None).range["appends"] for _ in range(2)] == [[0, 0], [1, 1]]
+
+
+def test_a_restart_replays_what_was_cut_and_takes_up_what_was_not(attach: Attach, rows: Rows) -> None:
+    before = attach(memory("id long"))
+    before.append([(1,)])
+    first = before.cut(None).range
+    before.append([(2,)])
+    before.cut(None)  # cut, but never recorded
+    after = attach(memory("id long"), consumed=[first])
+    after.append([(3,)])
+    assert rows(after.frame(first), "id") == [(1,)]
+    assert after.backlog() == 2
+    assert rows(after.frame(after.cut(None).range), "id") == [(2,), (3,)]
+
+
+def test_rows_appended_before_attach_are_held(attach: Attach, rows: Rows) -> None:
+    source = memory(StructType([StructField("id", LongType())]))
+    source.append([(1,)])
+    with pytest.raises(BadRow, match="id: 'x' is no BIGINT"):
+        source.append([("x",)])
+    attach(source)
+    assert rows(source.frame(source.cut(None).range), "id") == [(1,)]
+
+
+def test_keyed_rows_are_ordered_by_append_then_place(attach: Attach) -> None:
+    source = attach(memory("id long, n long, op string", op="op", key="id"))
+    source.append([(1, 0, "I"), (1, -1, "-U"), (1, 1, "+U"), (2, 2, "insert")])
+    source.append([(1, 3, "delete")])
+    frame = source.frame(source.cut(None).range)
+    assert frame.columns == ["id", "n", "_delete", "_order0", "_order1"]
+    assert not source.can_reject
+    ordered = frame.orderBy("_order0", "_order1").collect()
+    assert [(row.n, row._delete) for row in ordered] == [(0, False), (1, False), (2, False), (3, True)]
+
+
+def test_keyed_rows_without_an_operation_replace(attach: Attach, rows: Rows) -> None:
+    source = attach(memory("id long", key="id"))
+    source.append([(1,)])
+    assert rows(source.frame(source.cut(None).range), "id", "_delete") == [(1, False)]
+
+
+def test_a_declared_diff(attach: Attach, rows: Rows) -> None:
+    source = attach(memory("id long, n int", diff="n"))
+    source.append([(1, 5), (2, -2)])
+    assert rows(source.frame(source.cut(None).range)) == [(1, 5), (2, -2)]
+    with pytest.raises(BadRow, match="row 0 does not fit the schema: n: NULL is no diff"):
+        source.append([(1, None)])
+
+
+def test_unknown_operations_are_refused(attach: Attach) -> None:
+    source = attach(memory("id long, op string", op="op", key="id"))
+    with pytest.raises(BadRow, match="row 1 does not fit the schema: op: unknown operation 'zap'"):
+        source.append([(1, "i"), (2, "zap")])
+    with pytest.raises(BadRow, match="op: unknown operation None"):
+        source.append([(1, None)])
+
+
+def test_retract_is_for_plain_rows_only(attach: Attach) -> None:
+    source = attach(memory("id long", key="id"))
+    with pytest.raises(
+        BadSourceOption, match="append a row with a negative diff, or with the operation 'delete'"
+    ):
+        source.retract([(1,)])
+
+
+def test_forgotten_appends_are_removed_and_asking_for_them_is_an_error(
+    tmp_path: Path, attach: Attach
+) -> None:
+    source = attach(memory("id long"), name="m")
+    source.append([(1,)])
+    first = source.cut(None).range
+    source.append([(2,)])
+    source.forget(first)
+    assert len(list((tmp_path / "store" / "m").iterdir())) == 1
+    with pytest.raises(
+        InputLost, match="Source 'm': append number 0 is recorded as input of an epoch, but its file"
+    ):
+        source.frame(first)
+    again = attach(memory("id long"), consumed=[first], name="m")
+    assert again.cut(None).range == {"appends": [1, 1]}
