@@ -18,7 +18,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "slipstream"
 TIERS = (
     {"testing"},
     {"cli", "ui"},
-    {"app", "datasource"},
+    {"app", "assembly", "datasource", "definitions"},
     {"observe"},
     {"sources", "sinks"},
     {"epoch"},

@@ -1,7 +1,7 @@
 """Slipstream keeps the results of PySpark and Spark SQL queries up to date as their inputs change.
 
-The names below are loaded when they are first used: a task in a Spark worker, and the agent, import parts of the package and need not
-load all of it.
+The names below are loaded when they are first used: a task in a Spark worker, and the agent, import parts of
+the package and need not load all of it.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from slipstream.version import VERSION as __version__
+
 if TYPE_CHECKING:
     from slipstream.app import App
     from slipstream.epoch import EpochReport, Summary
     from slipstream.errors import SlipstreamError
     from slipstream.settings import Limits, Settings
     from slipstream.sources import files, memory, ranged, rate, stream
-
-__version__ = "0.1.0"
 
 __all__ = [
     "App",

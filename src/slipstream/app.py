@@ -1,12 +1,12 @@
 """The app: what users touch.
 
-An app is sources and views in one store. It has two Spark sessions on one context: the user's, in which queries are written and
-answered, and one for epochs. Views are analysed as they are declared; the epoch's template is built when the app first runs.
+An app is sources and views in one store. It has two Spark sessions on one context: the user's, in which
+queries are written and answered, and one for epochs. Views are analysed as they are declared; the epoch's
+template is built when the app first runs.
 """
 
 from __future__ import annotations
 
-import re
 import threading
 import warnings
 from collections.abc import Callable
@@ -21,18 +21,20 @@ from pyspark.sql.types import StructType
 
 from slipstream.assembly import Assembly, assemble
 from slipstream.clock import Clock, SystemClock
+from slipstream.dataflow.graph import Step
 from slipstream.datasource import SlipstreamSource
 from slipstream.definitions import Names, Query, ViewDefinition, check_complete, inputs_of
 from slipstream.durability.lineage import computed_frontier, read_history
 from slipstream.durability.store import Store
+from slipstream.durability.timetravel import resolve_epoch
 from slipstream.durations import seconds
 from slipstream.epoch import EpochReport, Loop, Summary
 from slipstream.errors import SessionWarning, UnknownView
+from slipstream.observe import Backlog
 from slipstream.plan import Catalyst, check_deterministic, check_plan
 from slipstream.session import check_session, epoch_session, start_session
 from slipstream.settings import History, Settings
 from slipstream.sources import Source
-from slipstream.timetravel import resolve_epoch
 
 
 class App:
@@ -73,6 +75,7 @@ class App:
         self._names = Names()
         self._sources: dict[str, Source] = {}
         self._views: dict[str, DataFrame] = {}
+        self.definitions: dict[str, ViewDefinition] = {}
         self._waiting: list[ViewDefinition] = []
         self._placeholders: dict[str, DataFrame] = {}
         self._assembly: Assembly | None = None
@@ -100,12 +103,13 @@ class App:
     def view(self, name: str, query: str | Query, /) -> DataFrame | None: ...
 
     def view(self, name: str | Query, query: str | Query | None = None, /) -> DataFrame | None:
-        """Declare a view: a function whose parameters name its inputs (as a decorator, or with a name), or SQL text.
+        """Declare a view: a function whose parameters name its inputs (as a decorator, or with a name), or
+        SQL text.
 
         Returns a DataFrame that stands for the view in queries, or None while an input is not declared yet.
         """
         if callable(name):
-            definition = ViewDefinition(name.__name__, inputs_of(name), name)  # type: ignore[attr-defined]
+            definition = ViewDefinition(name.__name__, inputs_of(name), name)
         elif isinstance(query, str):
             definition = self._from_sql(name, query)
         elif callable(query):
@@ -151,8 +155,11 @@ class App:
                 known = {self._catalyst.leaf_of(each) for each in self._placeholders.values()}
                 check_plan(self._catalyst, view.name, self._catalyst.optimised(frame), known)
                 self._views[view.name] = frame
+                self.definitions[view.name] = view
                 self._define(view.name, frame.schema)
-            ready = [view for view in self._waiting if all(name in self._placeholders for name in view.inputs)]
+            ready = [
+                view for view in self._waiting if all(name in self._placeholders for name in view.inputs)
+            ]
 
     def _define(self, name: str, schema: StructType) -> DataFrame:
         self._placeholders[name] = self._catalyst.placeholder(schema)
@@ -230,6 +237,10 @@ class App:
         """Call a function after each epoch, in the thread that runs them."""
         self._listeners.append(listener)
 
+    def backlog(self) -> dict[str, Backlog]:
+        """How much input of each source waits. To be asked where epochs run (in `on_epoch`), or while none runs."""
+        return {name: Backlog(source.backlog(), source.unit) for name, source in self._sources.items()}
+
     @property
     def epoch(self) -> int:
         """The last computed epoch."""
@@ -241,8 +252,7 @@ class App:
         """A view's contents, now or as of an epoch or a point in time."""
         entry = self._entry(view)
         frame = self._load(view, asOf=resolve_epoch(self._claim.store.root, as_of))
-        order = [_sorting(*each) for each in entry["order"]]
-        return frame.orderBy(*order) if order else frame
+        return ordered(frame, entry["order"])
 
     def changes(self, view: str, since: int, until: int | None = None) -> DataFrame:
         """A view's updates after one epoch and up to another, with _epoch and _diff."""
@@ -259,10 +269,16 @@ class App:
 
     def explain(self, view: str | None = None) -> str:
         """How views are maintained: their operators, what each costs, what each keeps."""
+        return "\n\n".join(f"{name}\n{step.render(1)}" for name, step in self.steps(view).items())
+
+    def steps(self, view: str | None = None) -> dict[str, Step]:
+        """What `explain` tells, as data: the last operator of each view, or of one, and what feeds it."""
         steps = self._assembled().steps
-        if view is not None and view not in steps:
+        if view is None:
+            return steps
+        if view not in steps:
             raise UnknownView(view, steps)
-        return "\n\n".join(f"{name}\n{step.render(1)}" for name, step in steps.items() if view in (None, name))
+        return {view: steps[view]}
 
     # Inside
 
@@ -325,10 +341,13 @@ class App:
         return reader.load(str(self._claim.store.root))
 
 
+def ordered(frame: DataFrame, order: list[tuple[str, bool, bool]]) -> DataFrame:
+    """A view's rows in the order that its query asks for, if it does: (column, ascending, nulls first)."""
+    return frame.orderBy(*[_sorting(*each) for each in order]) if order else frame
+
+
 def _sorting(name: str, ascending: bool, nulls_first: bool) -> Column:
     column = F.col(f"`{name}`")
     if ascending:
         return column.asc_nulls_first() if nulls_first else column.asc_nulls_last()
     return column.desc_nulls_first() if nulls_first else column.desc_nulls_last()
-
-

@@ -1,4 +1,6 @@
-"""From declarations to a running loop: compile every view, build the template, check the store, start the loop."""
+"""From declarations to a running loop: compile every view, build the template, check the store, start the
+loop.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StructType
+from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from slipstream.clock import Clock
 from slipstream.dataflow.contents import Contents, recorded
@@ -24,8 +26,6 @@ from slipstream.errors import ViewChanged
 from slipstream.plan import Builder, Catalyst, Compiled, Delta, Leaf, ViewCompiler, input_delta
 from slipstream.settings import History, Limits, Settings
 from slipstream.sources import Source
-
-REJECTED = "source string, file string, line long, raw string, reason string"
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,9 @@ def assemble(
     compiled, leaves = _compile(build, sources, views, placeholders)
     used = {name: sources[name] for name in leaves}
     contents = {view.name: _contents(view) for view in compiled}
-    rejects = {name: _rejects(source, settings.hash_bits) for name, source in used.items() if source.can_reject}
+    rejects = {
+        name: _rejects(source, settings.hash_bits) for name, source in used.items() if source.can_reject
+    }
     catalog = _catalog(sources, compiled, contents, rejects)
     _check_unchanged(claim, past, catalog)
 
@@ -68,7 +70,9 @@ def assemble(
             template=Template(build, leaves, terminals),
             inputs=used,
             rejects=rejects,
-            budgets={name: _budget(source, target, settings.limits.get(name)) for name, source in used.items()},
+            budgets={
+                name: _budget(source, target, settings.limits.get(name)) for name, source in used.items()
+            },
             upkeep=Upkeep(tuple(histories), _keeper(history, past)),
             clock=clock,
             shards=shards,
@@ -80,7 +84,10 @@ def assemble(
 
 
 def _compile(
-    build: Builder, sources: Mapping[str, Source], views: Mapping[str, DataFrame], placeholders: Mapping[str, DataFrame]
+    build: Builder,
+    sources: Mapping[str, Source],
+    views: Mapping[str, DataFrame],
+    placeholders: Mapping[str, DataFrame],
 ) -> tuple[list[Compiled], dict[str, Leaf]]:
     """Every view, in the order in which they can be compiled, and the leaves of the sources that they read."""
     catalyst = build.catalyst
@@ -96,7 +103,13 @@ def _compile(
     for name, source in sources.items():
         if readers[name]:
             leaf, delta = input_delta(
-                build, name, source.row_schema, source.changes.mode, source.changes.key, source.order_fields, source.can_reject
+                build,
+                name,
+                source.row_schema,
+                source.changes.mode,
+                source.changes.key,
+                source.order_fields,
+                source.can_reject,
             )
             leaves[name] = leaf
             if readers[name] > 1:
@@ -120,7 +133,12 @@ def _contents(view: Compiled) -> Contents:
     assert view.direct is not None
     accumulate = view.direct.accumulate
     return Contents(
-        accumulate.trace, schema, accumulate.layer_schema(), view.direct.columns, accumulate.arguments, accumulate.buffers
+        accumulate.trace,
+        schema,
+        accumulate.layer_schema(),
+        view.direct.columns,
+        accumulate.arguments,
+        accumulate.buffers,
     )
 
 
@@ -140,11 +158,15 @@ def _rejects(source: Source, hash_bits: int) -> Rejects:
 
 
 def _rejected_schema() -> StructType:
-    return StructType.fromDDL(REJECTED)
+    names = ("source", "file", "line", "raw", "reason")
+    return StructType([StructField(name, LongType() if name == "line" else StringType()) for name in names])
 
 
 def _catalog(
-    sources: Mapping[str, Source], compiled: list[Compiled], contents: Mapping[str, Contents], rejects: Mapping[str, Rejects]
+    sources: Mapping[str, Source],
+    compiled: list[Compiled],
+    contents: Mapping[str, Contents],
+    rejects: Mapping[str, Rejects],
 ) -> dict[str, Any]:
     views: dict[str, Any] = {}
     for view in compiled:
@@ -165,7 +187,10 @@ def _catalog(
             "traces": [each.trace],
             "rejected": True,
         }
-    kinds = {name: {"kind": type(source).__name__, "schema": source.schema.jsonValue()} for name, source in sources.items()}
+    kinds = {
+        name: {"kind": type(source).__name__, "schema": source.schema.jsonValue()}
+        for name, source in sources.items()
+    }
     return {"sources": kinds, "views": views}
 
 
@@ -178,7 +203,9 @@ def _check_unchanged(claim: Claim, past: Past, catalog: dict[str, Any]) -> None:
     changed = [
         name
         for name, view in catalog["views"].items()
-        if name in known and (known[name]["fingerprint"], known[name]["contents"]["columns"]) != (view["fingerprint"], view["contents"]["columns"])
+        if name in known
+        and (known[name]["fingerprint"], known[name]["contents"]["columns"])
+        != (view["fingerprint"], view["contents"]["columns"])
     ]
     if added or changed:
         raise ViewChanged(str(claim.store.root), changed, added)

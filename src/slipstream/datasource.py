@@ -1,10 +1,11 @@
 """`spark.read.format("slipstream")`: a view, now or in the past, in any PySpark program.
 
-Options: `view` (its name), `asOf` (an epoch, or a timestamp such as 2026-01-31T12:00:00; the newest computed epoch if absent), `since` and `until`
-(the changes between two epochs instead of the contents, with `_epoch` and `_diff`), `columns` (a list, comma-separated). The path is the store.
+Options: `view` (its name), `asOf` (an epoch, or a timestamp such as 2026-01-31T12:00:00; the newest computed
+epoch if absent), `since` and `until` (the changes between two epochs instead of the contents, with `_epoch`
+and `_diff`), `columns` (a list, comma-separated). The path is the store.
 
-PySpark's data source API does not tell a reader which columns a query uses, so columns are pruned by naming them:
-`.option("columns", "country,revenue")`, or a schema given to `.schema(...)`. Only those are read.
+PySpark's data source API does not tell a reader which columns a query uses, so columns are pruned by naming
+them: `.option("columns", "country,revenue")`, or a schema given to `.schema(...)`. Only those are read.
 
 The epoch is fixed when the DataFrame is made, so a DataFrame shows one epoch however long it lives.
 """
@@ -21,8 +22,8 @@ from pyspark.sql.types import LongType, StructType
 
 from slipstream.dataflow.contents import Contents
 from slipstream.durability.store import Store
+from slipstream.durability.timetravel import resolve_epoch
 from slipstream.errors import BadReadOption, UnknownView
-from slipstream.timetravel import resolve_epoch
 from slipstream.trace import shard_span
 
 _SPANS = 8
@@ -54,7 +55,9 @@ DefaultSource = SlipstreamSource
 class _Asked:
     """The options of a read, looked up in the store."""
 
-    def __init__(self, root: Path, entry: dict[str, Any], columns: list[str], as_of: int, since: int | None) -> None:
+    def __init__(
+        self, root: Path, entry: dict[str, Any], columns: list[str], as_of: int, since: int | None
+    ) -> None:
         self.root, self.entry, self.columns = root, entry, columns
         self.as_of, self.since = as_of, since
 
@@ -88,7 +91,7 @@ class ViewReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         return [InputPartition(i) for i in range(_SPANS)]
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:  # type: ignore[override]
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         contents = Contents.described(self._asked.entry["contents"])
         span = shard_span(partition.value, _SPANS)
         if self._asked.since is not None:
@@ -97,5 +100,3 @@ class ViewReader(DataSourceReader):
             return
         for table in contents.now(self._asked.root, self._asked.as_of, span, self._names):
             yield from table.to_batches()
-
-

@@ -1,7 +1,7 @@
 """What an app is made of: sources and views, by name, and who reads whom.
 
-A view may be declared before what it reads. It is analysed, and refused if it cannot be maintained, as soon as all its inputs
-are known; what is still missing when the app runs is an error, as is a circle.
+A view may be declared before what it reads. It is analysed, and refused if it cannot be maintained, as soon
+as all its inputs are known; what is still missing when the app runs is an error, as is a circle.
 """
 
 from __future__ import annotations

@@ -275,8 +275,8 @@ class EpochFailed(SlipstreamError):
 
     def __init__(self, epoch: int, frontier: int, cause: str) -> None:
         super().__init__(
-            f"epoch {epoch} failed; the app stays at epoch {frontier} and nothing is lost. Mend what the cause below names and "
-            f"run again: the same input is taken again.\nCause: {cause}"
+            f"epoch {epoch} failed; the app stays at epoch {frontier} and nothing is lost. Mend what the cause below "
+            f"names and run again: the same input is taken again.\nCause: {cause}"
         )
 
 
@@ -329,11 +329,50 @@ class ViewCycle(SlipstreamError):
 class ViewChanged(SlipstreamError):
     def __init__(self, store: str, changed: Iterable[str], added: Iterable[str]) -> None:
         super().__init__(
-            f"the store '{store}' was computed with other queries. Changed: {listed(changed)}; new: {listed(added)}. State of one query is "
-            "never used for another: restore the query, or run the app with a new store to compute the views from their input."
+            f"the store '{store}' was computed with other queries. Changed: {listed(changed)}; new: {listed(added)}. "
+            "State of one query is never used for another: restore the query, or run the app with a new store to "
+            "compute the views from their input."
         )
 
 
 class BadReadOption(SlipstreamError):
     def __init__(self, what: str) -> None:
         super().__init__(f"spark.read.format('slipstream'): {what}.")
+
+
+class LoadFailed(SlipstreamError):
+    """A file given to the command failed while it was run to get its app."""
+
+    def __init__(self, path: str, line: int | None, cause: str) -> None:
+        where = f"{path}, line {line}" if line is not None else path
+        super().__init__(f"{where}: {cause}")
+
+
+class NoApp(SlipstreamError):
+    def __init__(self, path: str) -> None:
+        super().__init__(
+            f"{path} declares no app. Declare one at the top level of the file, outside of any function and of "
+            "`if __name__ == '__main__':`, such as: app = slipstream.App('shop', store='./shop')."
+        )
+
+
+class SeveralApps(SlipstreamError):
+    def __init__(self, path: str, names: Iterable[str]) -> None:
+        super().__init__(
+            f"{path} declares several apps: {listed(names)}. The command runs one: give each a file of its own."
+        )
+
+
+class AppRunsItself(SlipstreamError):
+    def __init__(self) -> None:
+        super().__init__(
+            "the file runs its app while it is loaded, and the command is what runs it. Put that under "
+            "`if __name__ == '__main__':`, or run the file with `python`."
+        )
+
+
+class QueryFailed(SlipstreamError):
+    """SQL given to the command that Spark cannot answer."""
+
+    def __init__(self, said: str) -> None:
+        super().__init__(f"the query cannot be answered. Spark says: {said}")

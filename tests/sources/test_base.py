@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import re
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from slipstream.errors import BadSourceOption, SourceNotAttached, UnknownColumn
-from slipstream.sources import Changes, changes, files, memory, rate
+from slipstream.sources import Changes, Source, changes, files, memory, ranged, rate
+from slipstream.sources.memory import Memory
 
 SCHEMA = StructType(
     [StructField("id", LongType()), StructField("op", StringType()), StructField("n", LongType())]
@@ -64,6 +68,36 @@ def test_a_mistake_in_the_schema_is_reported_when_the_source_is_made(spark: Spar
         files("nowhere", "json", "id long", key="other")
     with pytest.raises(BadSourceOption, match="is no list of columns"):
         memory("array<int>")
+
+
+@pytest.mark.parametrize("name", ["files", "memory", "rate", "ranged"])
+def test_order_fields_are_those_of_the_frame(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "a").write_text('{"value": 1, "word": "x"}\n')
+    os.utime(tmp_path / "a", (1, 1))
+    (tmp_path / "a").rename(tmp_path / "in" / "a")
+    schema = "value long, word string"
+    made: dict[str, Callable[..., Source]] = {
+        "files": lambda **key: files(tmp_path / "in", "json", schema, **key),
+        "memory": lambda **key: memory(schema, **key),
+        "rate": lambda **key: rate(None, rows_per_epoch=2, **key),
+        "ranged": lambda **key: ranged(
+            lambda spark, start: 1,
+            lambda spark, start, end: spark.sql("SELECT 1 AS value, 'x' AS word, 2 AS at"),
+            schema,
+            order=["at", "word"],
+            **key,
+        ),
+    }
+    source = made[name](key="value")
+    source.attach(name, spark, tmp_path / "store", [])
+    if isinstance(source, Memory):
+        source.append([(1, "x")])
+    cut = source.cut(None)
+    assert cut is not None
+    fields = [field for field in source.frame(cut.range).schema if field.name.startswith("_order")]
+    assert [(f.name, f.dataType) for f in fields] == [(f.name, f.dataType) for f in source.order_fields]
+    assert made[name]().order_fields == ()
 
 
 def test_a_source_outside_an_app_says_so() -> None:

@@ -70,7 +70,16 @@ def test_parquet_and_orc_rows(landing: Path, attach: Attach, put: Put, rows: Row
 
 
 def test_names_with_odd_characters(landing: Path, attach: Attach, put: Put, rows: Rows) -> None:
-    odd = ["a,b.json", "a b.json", "a%20b.json", "a+b.json", "a\\b.json", "é.json", "x=1.json", "[a]*{b}?.json"]
+    odd = [
+        "a,b.json",
+        "a b.json",
+        "a%20b.json",
+        "a+b.json",
+        "a\\b.json",
+        "é.json",
+        "x=1.json",
+        "[a]*{b}?.json",
+    ]
     for i, name in enumerate(odd):
         put(name, f'{{"id": {i}}}\n{{bad\n')
     source = attach(files(landing, "json", "id long", max_files_per_epoch=4))
@@ -134,6 +143,18 @@ def test_a_file_written_in_place_waits(landing: Path, attach: Attach) -> None:
     assert source.cut(None).amount == 10
 
 
+def test_folders_with_characters_of_patterns(
+    spark: SparkSession, landing: Path, put: Put, tmp_path: Path, rows: Rows
+) -> None:
+    put("a.json", '{"id": 1}\n')
+    strange = landing.rename(tmp_path / "in*[x]{y}")
+    source = files(strange, "json", "id long")
+    source.attach("s", spark, tmp_path / "store?[z]", [])
+    cut = source.cut(None)
+    assert cut is not None
+    assert rows(source.frame(cut.range), "id") == [(1,)]
+
+
 def test_a_folder_that_does_not_exist_is_waited_for(tmp_path: Path, attach: Attach) -> None:
     source = attach(files(tmp_path / "later", "json", "id long"))
     assert source.cut(None) is None
@@ -172,7 +193,9 @@ def test_a_file_that_is_gone_is_an_error_only_if_it_is_needed(
     recorded = source.cut(None).range
     path.unlink()
     assert source.cut(None) is None
-    expected = f"Source 'orders': the file {path} is recorded as input of an epoch that must be read again, and it"
+    expected = (
+        f"Source 'orders': the file {path} is recorded as input of an epoch that must be read again, and it"
+    )
     with pytest.raises(FileMissing, match=re.escape(expected)):
         source.frame(recorded)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -174,7 +175,12 @@ def test_a_quiet_folder_is_not_scanned(folder: Path, monkeypatch: pytest.MonkeyP
     looked = make(folder, ManualClock())
     scans: list[Path] = []
     real = os.scandir
-    monkeypatch.setattr(os, "scandir", lambda path: (scans.append(path), real(path))[1])
+
+    def counted(path: Path) -> Any:
+        scans.append(path)
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", counted)
     assert names(looked) == ["a"]
     assert names(looked) == ["a"]
     assert len(scans) == 1

@@ -165,7 +165,9 @@ def test_rows_appended_before_attach_are_held(attach: Attach, rows: Rows) -> Non
     with pytest.raises(BadRow, match="id: 'x' is no BIGINT"):
         source.append([("x",)])
     attach(source)
-    assert rows(source.frame(source.cut(None).range), "id") == [(1,)]
+    cut = source.cut(None)
+    assert cut is not None
+    assert rows(source.frame(cut.range), "id") == [(1,)]
 
 
 def test_keyed_rows_are_ordered_by_append_then_place(attach: Attach) -> None:

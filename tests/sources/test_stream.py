@@ -161,9 +161,7 @@ def test_a_registered_name(spark: SparkSession, attach: Attach, rows: Rows) -> N
 
 
 def test_an_unknown_name_says_what_to_do(attach: Attach) -> None:
-    with pytest.raises(
-        BadSourceOption, match="no Python data source is registered as 'nothing'"
-    ):
+    with pytest.raises(BadSourceOption, match="no Python data source is registered as 'nothing'"):
         attach(stream("nothing"))
 
 

@@ -1,16 +1,16 @@
 """What an accumulating aggregate remembers of one argument, and what it shows of it.
 
-An aggregate that is a sum (count, sum, avg, variance) needs no rows, only totals: adding a row's contribution `diff`
-times keeps them right for inserts, deletes and updates alike. All aggregates over the same argument share its totals.
-What Spark calls the aggregate's buffer (`sum`, `count`, `avg`, `m2`) is worked out of the totals here; turning a
-buffer into the final value is left to Catalyst's own `evaluateExpression`.
+An aggregate that is a sum (count, sum, avg, variance) needs no rows, only totals: adding a row's contribution
+`diff` times keeps them right for inserts, deletes and updates alike. All aggregates over the same argument
+share its totals. What Spark calls the aggregate's buffer (`sum`, `count`, `avg`, `m2`) is worked out of the
+totals here; turning a buffer into the final value is left to Catalyst's own `evaluateExpression`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +19,7 @@ import pyarrow as pa
 from slipstream.dataflow import exact
 from slipstream.errors import SumOverflow
 
-Totals = dict[str, npt.NDArray[np.generic]]
+Totals = dict[str, npt.NDArray[Any]]
 _SPECIAL = ("nans", "infs", "neginfs")
 
 
@@ -75,7 +75,7 @@ class Argument:
         finite = np.isfinite(numbers)
         if finite.all():
             nothing = np.zeros(len(starts), dtype=np.int64)
-            result |= {special: nothing for special in _SPECIAL}
+            result |= dict.fromkeys(_SPECIAL, nothing)
         else:
             for special, found in zip(
                 _SPECIAL, (np.isnan(numbers), numbers == np.inf, numbers == -np.inf), strict=True
@@ -108,15 +108,17 @@ class Argument:
                 new[special] = old[special] + change[special]
             for hi, lo in (("hi", "lo"), ("hi2", "lo2"))[: 2 if self.squares else 1]:
                 new[hi], new[lo] = exact.add(
-                    exact.Pair(old[hi], old[lo]),  # type: ignore[arg-type]
-                    exact.Pair(change[hi], change[lo]),  # type: ignore[arg-type]
+                    exact.Pair(old[hi], old[lo]),
+                    exact.Pair(change[hi], change[lo]),
                 )
         return new
 
     def store(self, totals: Totals) -> list[pa.Array]:
         """Totals as state columns."""
         return [
-            exact.limbs_to_decimal(totals[name], self.scale) if pa.types.is_decimal(kind) else pa.array(totals[name])
+            exact.limbs_to_decimal(totals[name], self.scale)
+            if pa.types.is_decimal(kind)
+            else pa.array(totals[name])
             for name, kind in self.fields()
         ]
 
@@ -128,7 +130,9 @@ class Argument:
             if pa.types.is_decimal(kind):
                 loaded[name] = exact.decimal_limbs(values)
             else:
-                loaded[name] = (values.fill_null(0) if values.null_count else values).to_numpy(zero_copy_only=False)
+                loaded[name] = (values.fill_null(0) if values.null_count else values).to_numpy(
+                    zero_copy_only=False
+                )
         return loaded
 
 
@@ -136,8 +140,9 @@ class Argument:
 class Buffer:
     """One column of an aggregate's buffer as Spark defines it.
 
-    show: `rows` (all rows of the group), `count` (those with an argument), `sum` (NULL where there were none), `total` (0 where there
-    were none), `empty`, `mean`, `m2` (sum of squared distances from the mean), `average` (mean, NULL where there were none).
+    show: `rows` (all rows of the group), `count` (those with an argument), `sum` (NULL where there were
+    none), `total` (0 where there were none), `empty`, `mean`, `m2` (sum of squared distances from the mean),
+    `average` (mean, NULL where there were none).
     """
 
     show: Literal["rows", "count", "sum", "total", "empty", "mean", "m2", "average"]
@@ -184,11 +189,11 @@ class Buffer:
     def _double(self, totals: Totals) -> exact.Doubles:
         count = totals["count"].astype(np.float64)
         nans, infs, neginfs = (totals[special] > 0 for special in _SPECIAL)
-        total = exact.Pair(totals["hi"], totals["lo"])  # type: ignore[arg-type]
+        total = exact.Pair(totals["hi"], totals["lo"])
         with np.errstate(divide="ignore", invalid="ignore"):
             if self.show == "m2":
                 square = exact.divide(exact.multiply(total, total), count)
-                squares = exact.Pair(totals["hi2"], totals["lo2"])  # type: ignore[arg-type]
+                squares = exact.Pair(totals["hi2"], totals["lo2"])
                 value = np.maximum(exact.add(squares, exact.negate(square)).hi, 0.0)
                 infs = nans = nans | infs | neginfs
             elif self.show in ("mean", "average"):

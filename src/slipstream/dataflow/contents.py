@@ -1,7 +1,8 @@
 """What a view holds, read from its trace: the one description of it that readers, in any process, need.
 
-A view is kept in one of two ways. *Recorded*: a bag trace with a column for each of the view's. *Direct*: the keyed trace of an Accumulate,
-whose totals are turned into the view's columns as they are read. A description is plain JSON, in the store's catalog.
+A view is kept in one of two ways. *Recorded*: a bag trace with a column for each of the view's. *Direct*: the
+keyed trace of an Accumulate, whose totals are turned into the view's columns as they are read. A description
+is plain JSON, in the store's catalog.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from slipstream.trace import Span, TraceReader, layer_schema
 class Contents:
     """How a view is read from a trace.
 
-    columns: for each column of the view where it comes from: `v3` or `k0` a column of the trace, `b1` a buffer over the totals.
+    columns: for each column of the view where it comes from: `v3` or `k0` a column of the trace, `b1` a
+    buffer over the totals.
     """
 
     trace: str
@@ -43,13 +45,17 @@ class Contents:
             "buffers": [{"show": b.show, "argument": b.argument, "ansi": b.ansi} for b in self.buffers],
             "schema": self.schema.serialize().to_pybytes().hex(),
             "stored": self.stored.serialize().to_pybytes().hex(),
-            "types": pa.schema([(f"b{i}", b.type) for i, b in enumerate(self.buffers)]).serialize().to_pybytes().hex(),
+            "types": pa.schema([(f"b{i}", b.type) for i, b in enumerate(self.buffers)])
+            .serialize()
+            .to_pybytes()
+            .hex(),
         }
 
     @staticmethod
     def described(said: dict[str, Any]) -> Contents:
         schema, stored, types = (
-            pa.ipc.read_schema(pa.py_buffer(bytes.fromhex(said[name]))) for name in ("schema", "stored", "types")
+            pa.ipc.read_schema(pa.py_buffer(bytes.fromhex(said[name])))
+            for name in ("schema", "stored", "types")
         )
         return Contents(
             said["trace"],

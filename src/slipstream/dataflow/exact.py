@@ -1,16 +1,17 @@
 """Sums that do not depend on the order of their terms.
 
-A maintained sum is added to and subtracted from for months, in whatever order rows arrive, and must end up where a
-fresh sum would. Machine doubles do not: `(a + b) - b` is not `a`. So running totals are kept wider than what
-is shown, and only the shown value is rounded.
+A maintained sum is added to and subtracted from for months, in whatever order rows arrive, and must end up
+where a fresh sum would. Machine doubles do not: `(a + b) - b` is not `a`. So running totals are kept wider
+than what is shown, and only the shown value is rounded.
 
-- Doubles are kept as an unevaluated pair `hi + lo` (double-double, about 106 bits; Dekker 1971, Knuth's two-sum).
-  NaN and infinities cannot be subtracted out again, so the caller counts them beside the sum and adds only finite terms.
-  Terms of one group are combined pairwise, as a tree, in the order given: the same order gives the same bits.
+- Doubles are kept as an unevaluated pair `hi + lo` (double-double, about 106 bits; Dekker 1971, Knuth's
+  two-sum). NaN and infinities cannot be subtracted out again, so the caller counts them beside the sum and
+  adds only finite terms. Terms of one group are combined pairwise, as a tree, in the order given: the same
+  order gives the same bits.
 - Decimals are kept as 256-bit integers and added limb by limb: exact, whatever the order.
 
-Not promised: a double-double sum whose terms span more than 106 bits (1e300 + 1e-300) still loses the small term, and a sum of
-finite terms beyond the range of a double sticks at infinity.
+Not promised: a double-double sum whose terms span more than 106 bits (1e300 + 1e-300) still loses the small
+term, and a sum of finite terms beyond the range of a double sticks at infinity.
 """
 
 from __future__ import annotations
@@ -75,7 +76,9 @@ def negate(a: Pair) -> Pair:
 
 
 def sum_segments(terms: Pair, starts: Longs) -> Pair:
-    """One total for each segment of `terms`; segment i runs from starts[i] up to starts[i + 1]. None is empty."""
+    """One total for each segment of `terms`; segment i runs from starts[i] up to starts[i + 1]. None is
+    empty.
+    """
     hi, lo = terms
     lengths = np.diff(starts, append=len(hi))
     while len(hi) > len(lengths):
@@ -104,7 +107,9 @@ def _renormalise(hi: Doubles, lo: Doubles) -> Pair:
 
 
 def decimal_limbs(values: pa.Array) -> Longs:
-    """A decimal array's unscaled integers as rows of 32-bit limbs, low limb first, the last one signed. NULL is 0."""
+    """A decimal array's unscaled integers as rows of 32-bit limbs, low limb first, the last one signed. NULL
+    is 0.
+    """
     words = values.type.bit_width // _LIMB_BITS
     _, data = values.buffers()
     raw = np.frombuffer(data, dtype="<u4")[values.offset * words : (values.offset + len(values)) * words]

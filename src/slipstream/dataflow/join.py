@@ -1,10 +1,11 @@
 """Join: an inner equi-join, bilinear in its two inputs.
 
-Rule: with A, B before the epoch and changes dA, dB,  d(A x B) = dA x B + A x dB + dA x dB,  diffs multiplied. A residual condition and
-everything else about the result is Catalyst's, above. NULL keys never match: they are filtered out below, in Catalyst.
+Rule: with A, B before the epoch and changes dA, dB,  d(A x B) = dA x B + A x dB + dA x dB,  diffs multiplied.
+A residual condition and everything else about the result is Catalyst's, above. NULL keys never match: they
+are filtered out below, in Catalyst.
 
-State is one bag trace for each side, by join key. An epoch costs the changes and their matches. Matches need not be
-consolidated: an update and its retraction in two layers both match, and their products cancel.
+State is one bag trace for each side, by join key. An epoch costs the changes and their matches. Matches need
+not be consolidated: an update and its retraction in two layers both match, and their products cancel.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ Longs = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Join:
-    """One inner join. Input columns: side (0 left, 1 right), h, r, k0.., a0.. (left values), b0.. (right values), diff."""
+    """One inner join. Input columns: side (0 left, 1 right), h, r, k0.., a0.. (left values), b0.. (right
+    values), diff.
+    """
 
     name: str
     traces: tuple[str, str]

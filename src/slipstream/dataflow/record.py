@@ -1,7 +1,7 @@
 """Record: a view's change, written to the view's own trace.
 
-Rule: the identity. The trace is both the view's contents (its layers merged) and its history (its layers by epoch). It is a
-terminal operator: it yields statistics only.
+Rule: the identity. The trace is both the view's contents (its layers merged) and its history (its layers by
+epoch). It is a terminal operator: it yields statistics only.
 """
 
 from __future__ import annotations

@@ -1,11 +1,13 @@
 """Regroup: any keyed node that Catalyst can evaluate on a whole group.
 
-Rule: for a node f that works group by group (a window, any aggregate, an outer, semi or anti join) and the set K of keys that the change
-touches,  d f(A) = - f(A restricted to K) + f(A' restricted to K).  The rows of the touched groups, as they were and as they are,
-are handed to Catalyst with a column `side` of -1 or 1 that is added to the grouping key; side is the diff of what comes out.
+Rule: for a node f that works group by group (a window, any aggregate, an outer, semi or anti join) and the
+set K of keys that the change touches,  d f(A) = - f(A restricted to K) + f(A' restricted to K).  The rows of
+the touched groups, as they were and as they are, are handed to Catalyst with a column `side` of -1 or 1 that
+is added to the grouping key; side is the diff of what comes out.
 
-State is a bag trace for each input, by key. An epoch costs the touched groups, whole. Rows leave in the canonical order of the trace, so
-that a function that depends on order (collect_list, a rank among ties) sees the same order whenever it sees the same group.
+State is a bag trace for each input, by key. An epoch costs the touched groups, whole. Rows leave in the
+canonical order of the trace, so that a function that depends on order (collect_list, a rank among ties) sees
+the same order whenever it sees the same group.
 """
 
 from __future__ import annotations
@@ -24,14 +26,18 @@ from slipstream.trace import rows as trace_rows
 
 @dataclass(frozen=True)
 class Regroup:
-    """One keyed node. Input columns as Join's: side, h, r, k0.., a0.., b0.., diff; a node with one input has no b columns."""
+    """One keyed node. Input columns as Join's: side, h, r, k0.., a0.., b0.., diff; a node with one input has
+    no b columns.
+    """
 
     name: str
     traces: tuple[str, ...]
     input: pa.Schema
 
     def output(self) -> pa.Schema:
-        """tag (which input), side (-1 before, 1 after), keys, values of the first input, values of the second."""
+        """tag (which input), side (-1 before, 1 after), keys, values of the first input, values of the
+        second.
+        """
         values = [field for field in self.input if field.name[0] in "kab"]
         return pa.schema([("tag", pa.int32()), ("side", pa.int32()), *values])
 
@@ -64,11 +70,11 @@ class Regroup:
 
 def _touched(changes: tuple[pa.Table, ...]) -> tuple[npt.NDArray[np.int64], list[pa.Array]]:
     """Every key in the changes, once, sorted by hash."""
-    both = pa.concat_tables([t.select([n for n in t.column_names if n == "h" or n[0] == "k"]) for t in changes])
+    both = pa.concat_tables(
+        [t.select([n for n in t.column_names if n == "h" or n[0] == "k"]) for t in changes]
+    )
     both = both.combine_chunks()
     keys = prefixed(both, "k")
     groups = trace_rows.group_rows([longs(both, "h")], keys)
     first = groups.order[groups.starts]
     return longs(both, "h")[first], [key.take(pa.array(first)) for key in keys]
-
-

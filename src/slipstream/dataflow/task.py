@@ -1,9 +1,10 @@
 """What a Spark task knows when it runs one shard of one operator.
 
-An operator's function is built once, when the app starts, and is the same for every epoch. What differs from epoch to epoch (its
-number, the incarnation, where the store is) travels as a job-local property, so that neither the pickled function nor
-the generated code changes. A shard is the partition's number modulo the number of shards: Spark numbers the partitions
-of a union one after another, and every operator has exactly one partition for each shard.
+An operator's function is built once, when the app starts, and is the same for every epoch. What differs from
+epoch to epoch (its number, the incarnation, where the store is) travels as a job-local property, so that
+neither the pickled function nor the generated code changes. A shard is the partition's number modulo the
+number of shards: Spark numbers the partitions of a union one after another, and every operator has exactly
+one partition for each shard.
 """
 
 from __future__ import annotations
@@ -107,7 +108,7 @@ def longs(table: pa.Table, name: str) -> npt.NDArray[np.int64]:
 
 def prefixed(table: pa.Table, prefix: str) -> list[pa.Array]:
     """The columns `prefix0`, `prefix1`, ... of a table, in order."""
-    found = []
+    found: list[pa.Array] = []
     while (name := f"{prefix}{len(found)}") in table.column_names:
         found.append(column(table, name))
     return found

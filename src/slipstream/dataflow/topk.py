@@ -1,10 +1,12 @@
 """TopK: the first rows in an order, kept ordered.
 
-Rule: top-k of a union is the top-k of the parts' top-k. Each shard hands Catalyst the first k of its rows before and after the change, and
-Catalyst ranks the few candidates; what it emits before with -1 and after with +1 is the change of the result.
+Rule: top-k of a union is the top-k of the parts' top-k. Each shard hands Catalyst the first k of its rows
+before and after the change, and Catalyst ranks the few candidates; what it emits before with -1 and after
+with +1 is the change of the result.
 
-State is a bag trace whose `h` is not a hash but an order-preserving 64-bit prefix of the sort key, so that the first rows of
-each layer are its smallest and one change reads k rows, not the group. Prefixes may tie: all that ties with the k-th goes along.
+State is a bag trace whose `h` is not a hash but an order-preserving 64-bit prefix of the sort key, so that
+the first rows of each layer are its smallest and one change reads k rows, not the group. Prefixes may tie:
+all that ties with the k-th goes along.
 """
 
 from __future__ import annotations
@@ -41,7 +43,9 @@ class TopK:
         task.write(self.trace, change)
         for side, as_of in ((-1, task.epoch - 1), (1, task.epoch)):
             head = task.at(self.trace, change.schema, as_of).head(self.first)
-            times = np.clip(longs(head, "diff"), 0, self.first) if head.num_rows else np.empty(0, dtype=np.int64)
+            times = (
+                np.clip(longs(head, "diff"), 0, self.first) if head.num_rows else np.empty(0, dtype=np.int64)
+            )
             rows = head.take(pa.array(np.repeat(np.arange(head.num_rows), times)))
             arrays = [pa.array(np.full(rows.num_rows, side, dtype=np.int32)), *prefixed(rows, "v")]
             if rows.num_rows:

@@ -1,7 +1,8 @@
 """Upsert: rows that replace each other by key, as a collection of inserts and deletes.
 
-Rule: for a key k with row R(k), a change that sets it to S gives  - R(k) + S,  a delete gives  - R(k).  Of several changes of one key
-in an epoch the last one counts, in the order that the source gives. A delete of what is not there is nothing.
+Rule: for a key k with row R(k), a change that sets it to S gives  - R(k) + S,  a delete gives  - R(k).  Of
+several changes of one key in an epoch the last one counts, in the order that the source gives. A delete of
+what is not there is nothing.
 
 State is a keyed trace: key -> row. An epoch costs one lookup for each key in the change.
 """

@@ -1,9 +1,9 @@
 """The agent: a process beside the engine that merges layers, so that the engine never does.
 
-The engine writes a line to its standard input after each epoch: how far the store is computed, and from which epoch history is wanted.
-The agent looks after each trace in turn (`trace.upkeep`: decide, then carry out) at low priority, and
-ends when its input does. It may be killed at any moment: a merge is a new layer under a temporary name, and what it replaces is
-removed only afterwards.
+The engine writes a line to its standard input after each epoch: how far the store is computed, and from which
+epoch history is wanted. The agent looks after each trace in turn (`trace.upkeep`: decide, then carry out) at
+low priority, and ends when its input does. It may be killed at any moment: a merge is a new layer under a
+temporary name, and what it replaces is removed only afterwards.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import os
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -46,10 +47,8 @@ class Agent:
 
     def close(self) -> None:
         if self._process.stdin is not None:
-            try:
+            with suppress(BrokenPipeError):
                 self._process.stdin.close()
-            except BrokenPipeError:
-                pass
         try:
             self._process.wait(timeout=30)
         except subprocess.TimeoutExpired:

@@ -2,13 +2,13 @@
 
 A log of JSON lines, one file an incarnation, appended and never changed:
 
-    {"cut": 7, "clock": 1700000000.0, "ranges": {"orders": ...}}     epoch 7 takes these ranges of input
-    {"computed": 7, "clock": ..., "seconds": ..., "rows": ...}       its layers are all there: readers may see it
-    {"dropped": 7}                                                   it failed; its input is cut anew
+{"cut": 7, "clock": 1700000000.0, "ranges": {"orders": ...}}     epoch 7 takes these ranges of input
+{"computed": 7, "clock": ..., "seconds": ..., "rows": ...}       its layers are all there: readers may see it
+{"dropped": 7}                                                   it failed; its input is cut anew
 
-Together with the plan, the ranges determine an epoch to the bit, so an epoch that was cut and not computed when the process
-ended is run again from its record. Nothing here is flushed to disk: that is not on the epoch's path.
-A torn last line is an append that the process did not live to finish: it is not there.
+Together with the plan, the ranges determine an epoch to the bit, so an epoch that was cut and not computed
+when the process ended is run again from its record. Nothing here is flushed to disk: that is not on the
+epoch's path. A torn last line is an append that the process did not live to finish: it is not there.
 """
 
 from __future__ import annotations
@@ -79,13 +79,19 @@ class LineageWriter:
     """Appends to the log of one incarnation."""
 
     def __init__(self, root: Path, incarnation: int) -> None:
-        self._file: IO[str] = open(root / "lineage" / f"{incarnation}.jsonl", "a", buffering=1)  # noqa: SIM115
+        log = root / "lineage" / f"{incarnation}.jsonl"
+        self._file: IO[str] = log.open("a", buffering=1)
 
     def cut(self, cut: Cut) -> None:
         self._append({"cut": cut.epoch, "clock": cut.clock, "ranges": cut.ranges})
 
     def computed(self, done: Computed) -> None:
-        line: dict[str, JSON] = {"computed": done.epoch, "clock": done.clock, "seconds": done.seconds, "rows": done.rows}
+        line: dict[str, JSON] = {
+            "computed": done.epoch,
+            "clock": done.clock,
+            "seconds": done.seconds,
+            "rows": done.rows,
+        }
         if done.rejected:
             line["rejected"] = done.rejected
         self._append(line)
@@ -109,7 +115,9 @@ def read_history(root: Path) -> History:
             cuts[line["cut"]] = Cut(line["cut"], line["clock"], line["ranges"])
         elif "computed" in line:
             epoch = line["computed"]
-            computed[epoch] = Computed(epoch, line["clock"], line["seconds"], line["rows"], line.get("rejected", {}))
+            computed[epoch] = Computed(
+                epoch, line["clock"], line["seconds"], line["rows"], line.get("rejected", {})
+            )
         elif "dropped" in line:
             cuts.pop(line["dropped"], None)
     return History(
@@ -120,7 +128,7 @@ def read_history(root: Path) -> History:
 def computed_frontier(root: Path) -> int:
     """How far the store is computed: the end of the newest log that says so."""
     for path in reversed(_logs(root)):
-        with open(path, "rb") as log:
+        with path.open("rb") as log:
             size = log.seek(0, 2)
             reach = _TAIL
             while True:
@@ -141,7 +149,7 @@ def _logs(root: Path) -> list[Path]:
 
 def _lines(root: Path) -> Iterator[dict[str, JSON]]:
     for path in _logs(root):
-        with open(path) as log:
+        with path.open() as log:
             for line in log:
                 if line.endswith("\n"):
                     yield json.loads(line)

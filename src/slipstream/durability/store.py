@@ -8,7 +8,8 @@
     sources/NAME/         whatever a source keeps
     traces/...            layers
 
-Readers need no lock and no engine: the lineage log says how far the store is computed, and layers are immutable.
+Readers need no lock and no engine: the lineage log says how far the store is computed, and layers are
+immutable.
 """
 
 from __future__ import annotations
@@ -56,11 +57,13 @@ class Store:
 
     @staticmethod
     def claim(path: str | Path, app: str) -> Claim:
-        """A store to write: made where there is none, locked against a second engine, under a new incarnation."""
+        """A store to write: made where there is none, locked against a second engine, under a new
+        incarnation.
+        """
         store = Store(Path(path).absolute())
         for folder in ("incarnations", "lineage", "sources", "traces"):
             (store.root / folder).mkdir(parents=True, exist_ok=True)
-        lock = open(store.root / "lock", "a+")  # noqa: SIM115 - held until the app is closed
+        lock = (store.root / "lock").open("a+")  # held until the claim is released
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -115,7 +118,7 @@ class Store:
     def running(self) -> bool:
         """Whether an engine holds the store."""
         try:
-            with open(self.root / "lock") as lock:
+            with (self.root / "lock").open() as lock:
                 fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
             return True

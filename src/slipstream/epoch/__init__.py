@@ -5,4 +5,15 @@ from slipstream.epoch.loop import Loop, Rejects, Upkeep
 from slipstream.epoch.report import EpochReport, Summary, percentile
 from slipstream.epoch.template import Outcome, Template
 
-__all__ = ["Bounds", "Budget", "EpochReport", "Loop", "Outcome", "Rejects", "Summary", "Template", "Upkeep", "percentile"]
+__all__ = [
+    "Bounds",
+    "Budget",
+    "EpochReport",
+    "Loop",
+    "Outcome",
+    "Rejects",
+    "Summary",
+    "Template",
+    "Upkeep",
+    "percentile",
+]

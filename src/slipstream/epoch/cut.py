@@ -1,7 +1,8 @@
 """How much input an epoch takes: steered so that its duration stays near a target.
 
-A pure controller, one for each source. An epoch that took all that it was allowed and was early lets the next take more, at most twice as
-much; one that was late makes the next take less, at least half. Where less was there than allowed, nothing is learnt from being early.
+A pure controller, one for each source. An epoch that took all that it was allowed and was early lets the next
+take more, at most twice as much; one that was late makes the next take less, at least half. Where less was
+there than allowed, nothing is learnt from being early.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@
 - **Compute.** One Spark job over the template, with the sources' leaves bound to the ranges.
 - **Publish.** A line in the lineage log, and the frontier moves: readers see the epoch. The agent is told.
 
-An epoch that fails publishes nothing: its layers are removed, its cut is kept for the next attempt, and the app stays at the
-epoch before. Nothing here waits for a disk.
+An epoch that fails publishes nothing: its layers are removed, its cut is kept for the next attempt, and the
+app stays at the epoch before. Nothing here waits for a disk.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import pyarrow as pa
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from py4j.protocol import Py4JJavaError
 
 from slipstream.clock import Clock
 from slipstream.dataflow.task import EpochProperty
@@ -46,8 +46,8 @@ class Slice(Protocol):
 class Input(Protocol):
     """What the loop needs of a source."""
 
-    on_bad: str
-
+    @property
+    def on_bad(self) -> str: ...
     def cut(self, budget: int | None) -> Slice | None: ...
     def frame(self, range: JSON) -> DataFrame: ...  # noqa: A002
 
@@ -175,7 +175,7 @@ class Loop:
 
     def _compute(self, cut: Cut) -> tuple[Outcome, float]:
         began = self._clock.monotonic()
-        frames = {name: self._inputs[name].frame(range) for name, range in cut.ranges.items()}
+        frames = {name: self._inputs[name].frame(taken) for name, taken in cut.ranges.items()}
         reading = self._clock.monotonic() - began
         store = self._claim.store
         sent = EpochProperty(str(store.root), cut.epoch, self._claim.incarnation, self._shards)

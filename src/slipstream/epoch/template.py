@@ -1,8 +1,8 @@
 """The epoch's template: one Spark plan, built when the app starts, whose leaves each epoch swaps.
 
-An epoch binds the leaves of the sources that have something new to plans of their ranges, keeps what several operators read,
-and runs one action: the union of all terminal operators, each of which yields a row of statistics a shard.
-Leaves that are not bound stay what they are, relations without rows.
+An epoch binds the leaves of the sources that have something new to plans of their ranges, keeps what several
+operators read, and runs one action: the union of all terminal operators, each of which yields a row of
+statistics a shard. Leaves that are not bound stay what they are, relations without rows.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ from slipstream.session import EPOCH_POOL
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one epoch's job said: statistics of its operators, and for each source its rows and those that were bad."""
+    """What one epoch's job said: statistics of its operators, and for each source its rows and those that
+    were bad.
+    """
 
     stats: tuple[dict[str, Any], ...]
     rows: Mapping[str, int]
@@ -71,7 +73,9 @@ class Template:
         return Outcome(tuple(stats), rows, bad, clock.laps)
 
     def _bind(self, name: str, frame: DataFrame) -> Node:
-        """A frame in the place of a source's leaf. Where its attributes are those of the last epoch, so are the aliases."""
+        """A frame in the place of a source's leaf. Where its attributes are those of the last epoch, so are
+        the aliases.
+        """
         plan = self._catalyst.analysed(frame)
         identity = plan.output().hashCode()
         known = self._bound.get(name)

@@ -1,1 +1,19 @@
-"""A read-only picture of a store."""
+"""A read-only picture of an app: how a run goes, and what its store holds."""
+
+from slipstream.epoch.report import EpochReport, Summary
+from slipstream.observe.consumed import Consumed
+from slipstream.observe.progress import Backlog, Progress
+from slipstream.observe.status import EpochStatus, SourceStatus, Status, ViewStatus, read_status
+
+__all__ = [
+    "Backlog",
+    "Consumed",
+    "EpochReport",
+    "EpochStatus",
+    "Progress",
+    "SourceStatus",
+    "Status",
+    "Summary",
+    "ViewStatus",
+    "read_status",
+]

@@ -6,4 +6,14 @@ from slipstream.plan.delta import Builder, Delta, Leaf
 from slipstream.plan.inputs import input_delta
 from slipstream.plan.refuse import check_deterministic, check_plan
 
-__all__ = ["Builder", "Catalyst", "Compiled", "Delta", "Leaf", "ViewCompiler", "check_deterministic", "check_plan", "input_delta"]
+__all__ = [
+    "Builder",
+    "Catalyst",
+    "Compiled",
+    "Delta",
+    "Leaf",
+    "ViewCompiler",
+    "check_deterministic",
+    "check_plan",
+    "input_delta",
+]

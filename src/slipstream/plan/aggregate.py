@@ -1,8 +1,9 @@
 """Aggregate nodes: to Accumulate where every aggregate is a sum, to Regroup otherwise.
 
-For Accumulate, Catalyst evaluates the keys and the arguments below, and each aggregate's own `evaluateExpression`, the rest of the select
-list and HAVING above. Python in between only adds up. Where the select list shows nothing but keys and plain buffers, the view can be
-read straight from the totals (`Direct`), and nothing is written twice.
+For Accumulate, Catalyst evaluates the keys and the arguments below, and each aggregate's own
+`evaluateExpression`, the rest of the select list and HAVING above. Python in between only adds up. Where the
+select list shows nothing but keys and plain buffers, the view can be read straight from the totals
+(`Direct`), and nothing is written twice.
 """
 
 from __future__ import annotations
@@ -10,16 +11,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import pyarrow as pa
+from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_type
-from pyspark.sql.types import DataType, DecimalType, DoubleType, LongType
+from pyspark.sql.types import BooleanType, DataType, DecimalType, DoubleType, LongType
 
 from slipstream.dataflow.accumulate import Accumulate
 from slipstream.dataflow.accumulators import Argument, Buffer
 from slipstream.dataflow.graph import Step
 from slipstream.plan.catalyst import Catalyst, Expr, Node
 from slipstream.plan.delta import Builder, Delta
-from slipstream.plan.stages import stage
+from slipstream.plan.stages import Columns, stage
 
 _MOMENTS = {"VariancePop", "VarianceSamp", "StddevPop", "StddevSamp"}
 _SUMS = {"Count", "Sum", "Average"} | _MOMENTS
@@ -38,7 +40,9 @@ def aggregates_in(catalyst: Catalyst, node: Node) -> list[Expr]:
     found: list[Expr] = []
     for result in catalyst.items(node.aggregateExpressions()):
         for expr in catalyst.subtree(result):
-            if catalyst.kind(expr) == "AggregateExpression" and not any(expr.equals(known) for known in found):
+            if catalyst.kind(expr) == "AggregateExpression" and not any(
+                expr.equals(known) for known in found
+            ):
                 found.append(expr)
     return found
 
@@ -72,14 +76,16 @@ def _buffer_type(catalyst: Catalyst, function: Expr, at: int) -> DataType:
     return catalyst.type_of(catalyst.items(function.aggBufferAttributes())[at])
 
 
-def accumulate(build: Builder, node: Node, child: Delta, name: str, trace: str, emits: bool) -> tuple[Delta, Direct | None]:
+def accumulate(
+    build: Builder, node: Node, child: Delta, name: str, trace: str, emits: bool
+) -> tuple[Delta, Direct | None]:
     """An Accumulate in the place of the node, and how to read its output directly if that can be done."""
     catalyst = build.catalyst
     keys = [catalyst.normalised(key) for key in catalyst.items(node.groupingExpressions())]
     found = aggregates_in(catalyst, node)
     gathered = _Gathered(build)
     buffers = [gathered.add(expr) for expr in found]
-    columns = {"h": (build.hash(catalyst.column(key) for key in keys), LongType())}
+    columns: Columns = {"h": (build.hash(catalyst.column(key) for key in keys), LongType())}
     columns |= {f"k{i}": (catalyst.column(key), catalyst.type_of(key)) for i, key in enumerate(keys)}
     columns |= {f"x{i}": value for i, value in enumerate(gathered.columns)}
     columns["diff"] = (catalyst.column(child.diff), LongType())
@@ -89,7 +95,9 @@ def accumulate(build: Builder, node: Node, child: Delta, name: str, trace: str, 
 
     def make(schema: pa.Schema) -> Accumulate:
         flat = tuple(buffer for group in buffers for buffer in group)
-        made.append(Accumulate(name, trace, schema, tuple(gathered.arguments), flat, emits, everything=not keys))
+        made.append(
+            Accumulate(name, trace, schema, tuple(gathered.arguments), flat, emits, everything=not keys)
+        )
         return made[0]
 
     ran = stage(build, child.plan, columns, make)
@@ -149,9 +157,9 @@ def _direct_columns(
         at_aggregate = [i for i, known in enumerate(found) if expr.equals(known)]
         if at_key:
             names.append(f"k{at_key[0]}")
-        elif at_aggregate and catalyst.kind(found[at_aggregate[0]].aggregateFunction().evaluateExpression()) == (
-            "AttributeReference"
-        ):
+        elif at_aggregate and catalyst.kind(
+            found[at_aggregate[0]].aggregateFunction().evaluateExpression()
+        ) == ("AttributeReference"):
             names.append(f"b{first[at_aggregate[0]]}")
         else:
             return None
@@ -165,7 +173,7 @@ class _Gathered:
         self._catalyst = build.catalyst
         self._exprs: list[Expr] = []
         self.arguments: list[Argument] = []
-        self.columns: list[tuple[F.Column, DataType]] = []  # type: ignore[name-defined]
+        self.columns: list[tuple[Column, DataType]] = []
 
     def add(self, expr: Expr) -> list[Buffer]:
         """The buffers of one aggregate, over arguments that are added where they are new."""
@@ -206,8 +214,6 @@ class _Gathered:
         condition = counted[0]
         for each in counted[1:]:
             condition = condition & each
-        from pyspark.sql.types import BooleanType
-
         self._exprs.append(None)
         self.arguments.append(Argument("count"))
         self.columns.append((condition, BooleanType()))
@@ -217,12 +223,19 @@ class _Gathered:
         catalyst = self._catalyst
         kind = catalyst.type_of(expr)
         for at, known in enumerate(self._exprs):
-            if only is None and known is not None and catalyst.same(known, expr) and self.arguments[at].squares == squares:
+            if (
+                only is None
+                and known is not None
+                and catalyst.same(known, expr)
+                and self.arguments[at].squares == squares
+            ):
                 return at
         value = catalyst.column(expr)
         if only is not None:
             value = F.when(catalyst.column(only), value)
-        name = "long" if isinstance(kind, LongType) else "double" if isinstance(kind, DoubleType) else "decimal"
+        name = (
+            "long" if isinstance(kind, LongType) else "double" if isinstance(kind, DoubleType) else "decimal"
+        )
         scale = kind.scale if isinstance(kind, DecimalType) else 0
         self._exprs.append(expr if only is None else None)
         self.arguments.append(Argument(name, squares, scale))  # type: ignore[arg-type]

@@ -1,15 +1,16 @@
 """The one file that touches Catalyst: Spark's logical plans, taken apart and put together through py4j.
 
-Plans and expressions stay in the JVM; here they are opaque handles (`Node`, `Expr`). Putting a plan together keeps the expression ids
-of the plan it came from: a node that is replaced is replaced by one that outputs the same attributes, so that everything above it
-still resolves and no expression is ever turned into text.
+Plans and expressions stay in the JVM; here they are opaque handles (`Node`, `Expr`). Putting a plan together
+keeps the expression ids of the plan it came from: a node that is replaced is replaced by one that outputs the
+same attributes, so that everything above it still resolves and no expression is ever turned into text.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -28,7 +29,7 @@ class Catalyst:
 
     def __init__(self, spark: SparkSession) -> None:
         self.spark = spark
-        self._jvm: Any = spark._jvm
+        self._jvm = cast(Any, spark._jvm)
         self._jsession: Any = spark._jsparkSession
         catalyst = self._jvm.org.apache.spark.sql.catalyst
         self._plans: Any = catalyst.plans.logical
@@ -127,8 +128,7 @@ class Catalyst:
 
     def line(self, node: Node) -> str:
         """One node on one line, without expression ids."""
-        text: str = node.simpleString(60)
-        return text
+        return re.sub(r"#\d+L?", "", node.simpleString(60))
 
     # Putting together
 
@@ -137,14 +137,26 @@ class Catalyst:
         return self.spark.createDataFrame(self.spark.sparkContext.emptyRDD(), schema)
 
     def frame(self, plan: Node) -> DataFrame:
-        """A plan that is complete, as a frame to run. Analysing it again would give new ids to attributes that occur twice."""
+        """A plan that is complete, as a frame to run. Analysing it again would give new ids to attributes
+        that occur twice.
+        """
         plan.setAnalyzed()
-        return DataFrame(self._jvm.org.apache.spark.sql.classic.Dataset.ofRows(self._jsession, plan), self.spark)
+        return DataFrame(
+            self._jvm.org.apache.spark.sql.classic.Dataset.ofRows(self._jsession, plan), self.spark
+        )
 
     def over(self, plan: Node, change: Callable[[DataFrame], DataFrame]) -> Node:
-        """What DataFrame calls make of a plan. They see a stub with the plan's attributes, so each analyses only itself."""
+        """What DataFrame calls make of a plan. They see a stub with the plan's attributes, so each analyses
+        only itself.
+        """
         stub = self._plans.LocalRelation(plan.output(), self.sequence([]), False, self._none)
         return self.swap(self.analysed(change(self.frame(stub))), [(stub, plan)])
+
+    def select(self, plan: Node, columns: Sequence[Column]) -> Node:
+        return self.over(plan, lambda frame: frame.select(*columns))
+
+    def where(self, plan: Node, condition: Column) -> Node:
+        return self.over(plan, lambda frame: frame.where(condition))
 
     def schema(self, plan: Node) -> StructType:
         return StructType.fromJson(json.loads(plan.schema().json()))
@@ -243,11 +255,15 @@ class Catalyst:
 
     def normalised(self, key: Expr) -> Expr:
         """A grouping or join key as Spark compares it: one NaN, one zero."""
-        rule = getattr(getattr(self._jvm.org.apache.spark.sql.catalyst.optimizer, "NormalizeFloatingNumbers$"), "MODULE$")
+        rule = getattr(
+            getattr(self._jvm.org.apache.spark.sql.catalyst.optimizer, "NormalizeFloatingNumbers$"), "MODULE$"
+        )
         return rule.normalize(key)
 
     def order_prefix(self, order: Expr) -> Column:
-        """A 64-bit integer that sorts as the sort key does, as far as 64 bits go (ties may hide a difference)."""
+        """A 64-bit integer that sorts as the sort key does, as far as 64 bits go (ties may hide a
+        difference).
+        """
         kind = json.loads(order.child().dataType().json())
         prefix = self.column(self._exprs.SortPrefix(order))
         if kind in ("string", "binary", "double", "float"):  # compared as unsigned
@@ -290,4 +306,7 @@ class Catalyst:
         seen = frame._jdf.queryExecution().observedMetrics()
         names = self.items(seen.keys().toSeq())
         rows = [seen.apply(name) for name in names]
-        return {name: tuple(row.getLong(i) for i in range(row.size())) for name, row in zip(names, rows, strict=True)}
+        return {
+            name: tuple(row.getLong(i) for i in range(row.size()))
+            for name, row in zip(names, rows, strict=True)
+        }

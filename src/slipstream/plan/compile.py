@@ -1,8 +1,9 @@
 """A view's query to the plan of its change.
 
-Spark analyses and optimises the query over placeholders of its inputs. Each node of the optimised plan is then replaced, bottom up, by a
-plan for its change (`Delta`): linear nodes as they are, stateful ones by a shuffle and a Python stage. A view that is read directly
-from an Accumulate's totals needs nothing more; any other is recorded in a trace of its own.
+Spark analyses and optimises the query over placeholders of its inputs. Each node of the optimised plan is
+then replaced, bottom up, by a plan for its change (`Delta`): linear nodes as they are, stateful ones by a
+shuffle and a Python stage. A view that is read directly from an Accumulate's totals needs nothing more; any
+other is recorded in a trace of its own.
 """
 
 from __future__ import annotations
@@ -44,7 +45,9 @@ class Compiled:
 class ViewCompiler:
     """Compiles one view, over the changes of its inputs."""
 
-    def __init__(self, build: Builder, view: str, inputs: Mapping[int, Delta], names: Mapping[int, str]) -> None:
+    def __init__(
+        self, build: Builder, view: str, inputs: Mapping[int, Delta], names: Mapping[int, str]
+    ) -> None:
         self._build = build
         self._catalyst = build.catalyst
         self._view = view
@@ -61,7 +64,9 @@ class ViewCompiler:
             delta, how = direct
             terminals = () if readers else (delta.plan,)
             kept = None if not readers else delta if readers == 1 else self._shared(plan, delta)
-            return Compiled(self._view, frame.schema, delta.step, terminals, kept, how, None, order, fingerprint)
+            return Compiled(
+                self._view, frame.schema, delta.step, terminals, kept, how, None, order, fingerprint
+            )
         delta = self._delta(plan)
         if readers:
             delta = self._shared(plan, delta)
@@ -129,7 +134,9 @@ class ViewCompiler:
     def _aggregate(self, node: Node, child: Delta) -> Delta:
         catalyst = self._catalyst
         if aggregate.accumulates(catalyst, node):
-            return aggregate.accumulate(self._build, node, child, self._view, self._trace("accumulate"), True)[0]
+            return aggregate.accumulate(
+                self._build, node, child, self._view, self._trace("accumulate"), True
+            )[0]
         return regroup.aggregate(self._build, node, child, self._view, self._trace("regroup"))
 
     def _join(self, node: Node) -> Delta:
@@ -144,10 +151,15 @@ class ViewCompiler:
 
     def _limit(self, node: Node) -> Delta:
         catalyst = self._catalyst
-        below = sort_below(catalyst, node)
-        assert below is not None, "refuse.check_plan lets only a limit over a sort through"
-        child = self._delta(catalyst.children(below)[0])
-        return topk.topk(self._build, below, int(node.limitExpr().value()), child, self._view, self._trace("topk"))
+        sorted_rows = sort_below(catalyst, node)
+        assert sorted_rows is not None, "refuse.check_plan lets only a limit over a sort through"
+        between, sort = sorted_rows
+        limit = int(node.limitExpr().value())
+        child = self._delta(catalyst.children(sort)[0])
+        delta = topk.topk(self._build, sort, limit, child, self._view, self._trace("topk"))
+        for project in reversed(between):
+            delta = linear.project(self._build, project, delta)
+        return delta
 
     def _record(self, plan: Node, delta: Delta) -> tuple[Record, Node]:
         """The terminal that writes the view's own trace: where the rows lie, or by a hash of the row."""
@@ -174,7 +186,10 @@ class ViewCompiler:
             plan = catalyst.children(plan)[0]
         order = []
         for each in catalyst.items(plan.order()) if catalyst.kind(plan) == "Sort" else []:
-            if catalyst.kind(each.child()) != "AttributeReference" or catalyst.expr_id(each.child()) not in names:
+            if (
+                catalyst.kind(each.child()) != "AttributeReference"
+                or catalyst.expr_id(each.child()) not in names
+            ):
                 break
             ascending = catalyst.kind(each.direction()).startswith("Ascending")
             first = catalyst.kind(each.nullOrdering()).startswith("NullsFirst")
@@ -186,7 +201,9 @@ class ViewCompiler:
         return f"traces/{self._view}/{self._count}-{kind}"
 
     def _fingerprint(self, plan: Node) -> str:
-        """What the query means, whatever its expression ids: traces of another meaning are never mixed with its own."""
+        """What the query means, whatever its expression ids: traces of another meaning are never mixed with
+        its own.
+        """
         text = plan.toString()
         for node in self._catalyst.nodes(plan):
             leaf = self._catalyst.leaf_id(node)

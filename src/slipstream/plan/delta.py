@@ -1,7 +1,8 @@
 """What compiling a node gives: a Spark plan for the change of its output.
 
-The plan outputs the node's own attributes (same expression ids), an attribute `diff` that says how often the row is added
-or taken away, and sometimes `route`: the hash by which the rows already lie in shards, so that a view can be written where they are.
+The plan outputs the node's own attributes (same expression ids), an attribute `diff` that says how often the
+row is added or taken away, and sometimes `route`: the hash by which the rows already lie in shards, so that a
+view can be written where they are.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ class Delta:
 
 @dataclass(frozen=True)
 class Leaf:
-    """A placeholder in the epoch's template that each epoch replaces by a plan with as many columns, by position."""
+    """A placeholder in the epoch's template that each epoch replaces by a plan with as many columns, by
+    position.
+    """
 
     node: Node
     attributes: tuple[Expr, ...]
@@ -40,7 +43,9 @@ class Leaf:
 
 @dataclass(frozen=True)
 class Shared:
-    """A change that several operators read: computed once an epoch, kept for the epoch, and bound to its leaf."""
+    """A change that several operators read: computed once an epoch, kept for the epoch, and bound to its
+    leaf.
+    """
 
     leaf: Leaf
     plan: Node
@@ -109,11 +114,15 @@ class Builder:
     def store(
         self, attributes: list[Expr], keys: list[Expr], prefix: str
     ) -> tuple[dict[str, tuple[Column, DataType]], list[Stored]]:
-        """Columns in which to keep some attributes beside their keys: none for an attribute that is a key itself."""
+        """Columns in which to keep some attributes beside their keys: none for an attribute that is a key
+        itself.
+        """
         columns: dict[str, tuple[Column, DataType]] = {}
         stored = []
         for attribute in attributes:
-            same = [i for i, key in enumerate(keys) if self.is_plain(key) and self.catalyst.same(key, attribute)]
+            same = [
+                i for i, key in enumerate(keys) if self.is_plain(key) and self.catalyst.same(key, attribute)
+            ]
             name = f"k{same[0]}" if same else f"{prefix}{len(columns)}"
             if not same:
                 columns[name] = (self.catalyst.column(attribute), self.catalyst.type_of(attribute))

@@ -1,7 +1,7 @@
 """A source's input as the change of a collection.
 
-Bad rows are counted (`observe`, in the same job) and left out. Rows that carry a diff are that change already; rows that replace each
-other by key become one through Upsert.
+Bad rows are counted (`observe`, in the same job) and left out. Rows that carry a diff are that change
+already; rows that replace each other by key become one through Upsert.
 """
 
 from __future__ import annotations
@@ -16,11 +16,17 @@ from pyspark.sql.types import BooleanType, LongType, StringType, StructField, St
 from slipstream.dataflow.graph import Step
 from slipstream.dataflow.upsert import Upsert
 from slipstream.plan.delta import Builder, Delta, Leaf
-from slipstream.plan.stages import stage
+from slipstream.plan.stages import Columns, stage
 
 
 def input_delta(
-    build: Builder, name: str, rows: StructType, mode: str, key: Sequence[str], orders: Sequence[StructField], rejects: bool
+    build: Builder,
+    name: str,
+    rows: StructType,
+    mode: str,
+    key: Sequence[str],
+    orders: Sequence[StructField],
+    rejects: bool,
 ) -> tuple[Leaf, Delta]:
     """The leaf to bind a source's frames to, and the change that comes of it."""
     catalyst = build.catalyst
@@ -47,7 +53,13 @@ def input_delta(
 
 
 def _upsert(
-    build: Builder, name: str, rows: StructType, key: Sequence[str], orders: Sequence[str], frame: DataFrame, step: Step
+    build: Builder,
+    name: str,
+    rows: StructType,
+    key: Sequence[str],
+    orders: Sequence[str],
+    frame: DataFrame,
+    step: Step,
 ) -> Delta:
     catalyst = build.catalyst
     trace = f"traces/{name}/1-upsert"
@@ -56,8 +68,10 @@ def _upsert(
     own = [by_name[field.name] for field in rows]
     values, stored = build.store(own, keys, "v")
     key_columns = [catalyst.column(each) for each in keys]
-    columns = {"h": (build.hash(key_columns), LongType())}
-    columns |= {f"k{i}": (c, catalyst.type_of(e)) for i, (c, e) in enumerate(zip(key_columns, keys, strict=True))}
+    columns: Columns = {"h": (build.hash(key_columns), LongType())}
+    columns |= {
+        f"k{i}": (c, catalyst.type_of(e)) for i, (c, e) in enumerate(zip(key_columns, keys, strict=True))
+    }
     columns |= values
     columns["delete"] = (F.col("_delete"), BooleanType())
     columns |= {f"o{i}": (F.col(o), catalyst.type_of(by_name[o])) for i, o in enumerate(orders)}

@@ -12,7 +12,9 @@ EQUALITIES = {"EqualTo", "EqualNullSafe"}
 
 
 def equal_keys(catalyst: Catalyst, node: Node) -> tuple[list[tuple[Expr, Expr, str]], list[Expr]]:
-    """Pairs of expressions, left and right, that must be equal, with the kind of equality; and the rest of the condition."""
+    """Pairs of expressions, left and right, that must be equal, with the kind of equality; and the rest of
+    the condition.
+    """
     condition = catalyst.option(node.condition())
     keys: list[tuple[Expr, Expr, str]] = []
     rest: list[Expr] = []
@@ -37,16 +39,17 @@ def _from(expr: Expr, attributes: Expr) -> bool:
 def inner(build: Builder, node: Node, left: Delta, right: Delta, name: str, traces: tuple[str, str]) -> Delta:
     catalyst = build.catalyst
     keys, rest = equal_keys(catalyst, node)
+    pairs, kinds = [(one, other) for one, other, _ in keys], [kind for _, _, kind in keys]
     sides = []
     for i, child in enumerate((left, right)):
         plan = child.plan
-        for key in keys:
-            if key[2] == "EqualTo" and key[i].nullable():
-                there = catalyst.column(key[i]).isNotNull()
-                plan = catalyst.over(plan, lambda frame, there=there: frame.where(there))  # type: ignore[misc]
+        for pair, kind in zip(pairs, kinds, strict=True):
+            if kind == "EqualTo" and pair[i].nullable():
+                plan = catalyst.where(plan, catalyst.column(pair[i]).isNotNull())
         sides.append(Delta(plan, child.diff, child.route, child.step))
-    pairs = [(one, other) for one, other, _ in keys]
-    ran, stored = regroup.join_stage(build, node, pairs, *sides, lambda schema: Join(name, traces, schema))
+    ran, stored = regroup.join_stage(
+        build, node, pairs, (sides[0], sides[1]), lambda schema: Join(name, traces, schema)
+    )
     diff, route = build.out(ran, "diff"), build.out(ran, "h")
     columns = [*build.restored(ran, [*stored[0], *stored[1]]), diff, route]
     plan = catalyst.project(columns, ran)

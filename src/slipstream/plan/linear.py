@@ -9,7 +9,14 @@ from slipstream.dataflow.graph import Step
 from slipstream.plan.catalyst import Node
 from slipstream.plan.delta import Builder, Delta
 
-IDENTITY = {"WindowGroupLimit", "Sort", "Repartition", "RepartitionByExpression", "RebalancePartitions", "SubqueryAlias"}
+IDENTITY = {
+    "WindowGroupLimit",
+    "Sort",
+    "Repartition",
+    "RepartitionByExpression",
+    "RebalancePartitions",
+    "SubqueryAlias",
+}
 PASSING = {"Filter", "Generate", "ArrowEvalPython", "BatchEvalPython"}
 
 

@@ -1,7 +1,8 @@
 """What cannot be maintained, and why: found when a view is defined, never when it runs.
 
-A query whose result is not a function of its input (a clock, a random number, rows in no order) would be silently frozen at its first
-value, or wrong, so it is refused by looking at the *analysed* plan: the optimiser folds a clock to a constant.
+A query whose result is not a function of its input (a clock, a random number, rows in no order) would be
+silently frozen at its first value, or wrong, so it is refused by looking at the *analysed* plan: the
+optimiser folds a clock to a constant.
 """
 
 from __future__ import annotations
@@ -28,14 +29,25 @@ _CLOCKS = {
 }
 _SUBQUERIES = {"ScalarSubquery", "Exists", "InSubquery", "ListQuery", "DynamicPruningSubquery"}
 _CONSTANTS = {"LocalRelation", "OneRowRelation", "Range"}
-_TABLES = {"LogicalRelation", "DataSourceV2Relation", "DataSourceV2ScanRelation", "InMemoryRelation", "HiveTableRelation"}
+_TABLES = {
+    "LogicalRelation",
+    "DataSourceV2Relation",
+    "DataSourceV2ScanRelation",
+    "InMemoryRelation",
+    "HiveTableRelation",
+}
 
 
 def check_deterministic(catalyst: Catalyst, view: str, analysed: Node) -> None:
     """Refuse a query that may give two answers over one input."""
     for node in catalyst.nodes(analysed):
         if catalyst.kind(node) == "Sample":
-            raise CannotMaintain(view, "Sample", "it picks rows at random", "filter by a hash of a key: pmod(xxhash64(key), 100) < 5")
+            raise CannotMaintain(
+                view,
+                "Sample",
+                "it picks rows at random",
+                "filter by a hash of a key: pmod(xxhash64(key), 100) < 5",
+            )
         for expression in catalyst.expressions(node):
             for part in catalyst.subtree(expression):
                 _check_expression(catalyst, view, part)
@@ -52,7 +64,10 @@ def _check_expression(catalyst: Catalyst, view: str, part: Expr) -> None:
         )
     if kind in ("PythonUDF", "ScalaUDF") and not part.udfDeterministic():
         raise CannotMaintain(
-            view, part.toString(), "the function is marked nondeterministic", "make it a function of its arguments alone"
+            view,
+            part.toString(),
+            "the function is marked nondeterministic",
+            "make it a function of its arguments alone",
         )
     if not part.deterministic() and all(child.deterministic() for child in catalyst.children(part)):
         raise CannotMaintain(
@@ -68,11 +83,15 @@ def refuse_node(catalyst: Catalyst, view: str, node: Node) -> CannotMaintain:
     kind = catalyst.kind(node)
     if kind in ("GlobalLimit", "LocalLimit", "Tail", "Offset"):
         return CannotMaintain(
-            view, "LIMIT without ORDER BY" if kind != "Offset" else "OFFSET", "which rows it keeps is left open",
+            view,
+            "LIMIT without ORDER BY" if kind != "Offset" else "OFFSET",
+            "which rows it keeps is left open",
             "add ORDER BY with a total order before LIMIT",
         )
     if kind in _CONSTANTS:
-        return CannotMaintain(view, kind, "it reads no source", "put the rows into a source: sl.memory(schema).append(rows)")
+        return CannotMaintain(
+            view, kind, "it reads no source", "put the rows into a source: sl.memory(schema).append(rows)"
+        )
     if kind in _TABLES:
         return CannotMaintain(
             view,
@@ -81,7 +100,10 @@ def refuse_node(catalyst: Catalyst, view: str, node: Node) -> CannotMaintain:
             "declare it with app.source(...), or join it where the view is read: app.sql(...)",
         )
     return CannotMaintain(
-        view, catalyst.line(node), f"{kind} cannot be maintained incrementally yet", "compute this part where the view is read: app.sql(...)"
+        view,
+        catalyst.line(node),
+        f"{kind} cannot be maintained incrementally yet",
+        "compute this part where the view is read: app.sql(...)",
     )
 
 
@@ -92,10 +114,12 @@ def check_plan(catalyst: Catalyst, view: str, node: Node, inputs: Collection[int
     if catalyst.leaf_id(node) in inputs:
         return
     if kind in ("GlobalLimit", "LocalLimit"):
-        below = sort_below(catalyst, node)
-        if below is None:
+        sorted_rows = sort_below(catalyst, node)
+        if sorted_rows is None:
             raise refuse_node(catalyst, view, node)
-        node = below
+        between, node = sorted_rows
+        for project in between:
+            _check_subqueries(catalyst, view, project)
     elif kind == "Join":
         _check_join(catalyst, view, node)
     elif kind == "Aggregate":
@@ -106,13 +130,16 @@ def check_plan(catalyst: Catalyst, view: str, node: Node, inputs: Collection[int
         check_plan(catalyst, view, child, inputs)
 
 
-def sort_below(catalyst: Catalyst, limit: Node) -> Node | None:
-    """The Sort whose first rows a limit keeps, if that is what it does."""
+def sort_below(catalyst: Catalyst, limit: Node) -> tuple[list[Node], Node] | None:
+    """The Sort whose first rows a limit keeps, if that is what it does, and the projections in between, topmost first."""
     constant = catalyst.kind(limit.limitExpr()) == "Literal"
     node = catalyst.children(limit)[0]
-    while catalyst.kind(node) == "LocalLimit":
+    between = []
+    while catalyst.kind(node) in ("LocalLimit", "Project"):
+        if catalyst.kind(node) == "Project":
+            between.append(node)
         node = catalyst.children(node)[0]
-    return node if constant and catalyst.kind(node) == "Sort" else None
+    return (between, node) if constant and catalyst.kind(node) == "Sort" else None
 
 
 def _check_join(catalyst: Catalyst, view: str, node: Node) -> None:
@@ -125,14 +152,19 @@ def _check_join(catalyst: Catalyst, view: str, node: Node) -> None:
         )
     how = node.joinType().toString()
     if not how.startswith(JOINS):
-        raise CannotMaintain(view, f"{how} join", "it cannot be maintained yet", "use an inner, outer, semi or anti join")
+        raise CannotMaintain(
+            view, f"{how} join", "it cannot be maintained yet", "use an inner, outer, semi or anti join"
+        )
 
 
 def _check_aggregate(catalyst: Catalyst, view: str, node: Node) -> None:
     for found in aggregates_in(catalyst, node):
         if catalyst.kind(found.aggregateFunction()).startswith("PythonUDAF"):
             raise CannotMaintain(
-                view, found.sql(), "aggregates written in Python cannot be maintained yet", "use Spark's own aggregates"
+                view,
+                found.sql(),
+                "aggregates written in Python cannot be maintained yet",
+                "use Spark's own aggregates",
             )
     if node.groupingExpressions().isEmpty() and not accumulates(catalyst, node):
         raise CannotMaintain(

@@ -1,10 +1,12 @@
 """Nodes that Regroup maintains: any keyed Aggregate, Window, and outer, semi and anti joins.
 
-Below, Catalyst evaluates the keys. Above, the very node of the user's plan is evaluated over the touched groups before and
-after the change, with `side` (-1 or 1) added to its keys; side becomes the diff.
+Below, Catalyst evaluates the keys. Above, the very node of the user's plan is evaluated over the touched
+groups before and after the change, with `side` (-1 or 1) added to its keys; side becomes the diff.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import pyarrow as pa
 from pyspark.sql import Column
@@ -15,7 +17,7 @@ from slipstream.dataflow.graph import Step
 from slipstream.dataflow.regroup import Regroup
 from slipstream.plan.catalyst import Expr, Node
 from slipstream.plan.delta import Builder, Delta, Stored
-from slipstream.plan.stages import stage
+from slipstream.plan.stages import Columns, Operator, stage
 
 
 def aggregate(build: Builder, node: Node, child: Delta, name: str, trace: str) -> Delta:
@@ -23,26 +25,43 @@ def aggregate(build: Builder, node: Node, child: Delta, name: str, trace: str) -
     keys = catalyst.items(node.groupingExpressions())
     below, side = _one_input(build, node, keys, child, name, trace)
     results = [*catalyst.items(node.aggregateExpressions()), side]
-    return _signed(build, node, catalyst.aggregate([*keys, side], results, below), catalyst.column(side), child.step, (trace,))
+    return _signed(
+        build,
+        node,
+        catalyst.aggregate([*keys, side], results, below),
+        catalyst.column(side),
+        child.step,
+        (trace,),
+    )
 
 
 def window(build: Builder, node: Node, child: Delta, name: str, trace: str) -> Delta:
     catalyst = build.catalyst
     keys = catalyst.items(node.partitionSpec())
     below, side = _one_input(build, node, keys, child, name, trace)
-    return _signed(build, node, catalyst.window(node, [*keys, side], below), catalyst.column(side), child.step, (trace,))
+    return _signed(
+        build, node, catalyst.window(node, [*keys, side], below), catalyst.column(side), child.step, (trace,)
+    )
 
 
-def join(build: Builder, node: Node, keys: list[tuple[Expr, Expr]], left: Delta, right: Delta, name: str, traces: tuple[str, str]) -> Delta:
+def join(
+    build: Builder,
+    node: Node,
+    keys: list[tuple[Expr, Expr]],
+    left: Delta,
+    right: Delta,
+    name: str,
+    traces: tuple[str, str],
+) -> Delta:
     """An outer, semi, anti or existence join with equal keys; the whole condition is evaluated again above."""
     catalyst = build.catalyst
-    ran, stored = join_stage(build, node, keys, left, right, lambda schema: Regroup(name, traces, schema))
+    ran, stored = join_stage(build, node, keys, (left, right), lambda schema: Regroup(name, traces, schema))
     both = build.share(ran)
     attributes = {attribute.name(): attribute for attribute in catalyst.output(both)}
     sides, inputs = [], []
     for tag in (0, 1):
         side = catalyst.alias(attributes["side"], "side")
-        mine = catalyst.over(both, lambda frame, tag=tag: frame.where(F.col("tag") == tag))  # type: ignore[misc]
+        mine = catalyst.where(both, catalyst.column(attributes["tag"]) == tag)
         restored = [catalyst.renamed(attributes[s.column], s.attribute) for s in stored[tag]]
         inputs.append(catalyst.project([*restored, side], mine))
         sides.append(catalyst.attribute(side))
@@ -54,46 +73,62 @@ def join(build: Builder, node: Node, keys: list[tuple[Expr, Expr]], left: Delta,
     return _signed(build, node, joined, F.coalesce(*shown), step_inputs, traces)
 
 
-def join_stage(build, node, keys, left, right, make):  # type: ignore[no-untyped-def]
+def join_stage(
+    build: Builder,
+    node: Node,
+    keys: list[tuple[Expr, Expr]],
+    inputs: tuple[Delta, Delta],
+    make: Callable[[pa.Schema], Operator],
+) -> tuple[Node, list[list[Stored]]]:
     """Both inputs of a join in one stage, told apart by `side`; what each input's attributes are kept in."""
     catalyst = build.catalyst
-    halves, stored, types = [], [], {}
     own_keys = [[catalyst.normalised(pair[i]) for pair in keys] for i in (0, 1)]
-    per_side = []
-    for i, (child, prefix) in enumerate(((left, "a"), (right, "b"))):
+    values: list[Columns] = []
+    stored: list[list[Stored]] = []
+    types: dict[str, DataType] = {}
+    for i, prefix in enumerate("ab"):
         attributes = catalyst.output(catalyst.children(node)[i])
         columns, kept = build.store(attributes, own_keys[i], prefix)
-        per_side.append(columns)
+        values.append(columns)
         stored.append(kept)
         types |= {name: kind for name, (_, kind) in columns.items()}
-    key_types = {f"k{i}": catalyst.type_of(key) for i, key in enumerate(own_keys[0])}
-    for i, child in enumerate((left, right)):
+    halves = []
+    for i, child in enumerate(inputs):
         key_columns = [catalyst.column(key) for key in own_keys[i]]
-        values = {name: column for name, (column, _) in per_side[i].items()}
-        row = [*key_columns, *values.values()]
-        selected = [F.lit(i).alias("side"), build.hash(key_columns).alias("h"), build.hash(row).alias("r")]
+        own = {name: column for name, (column, _) in values[i].items()}
+        row = build.hash([*key_columns, *own.values()])
+        selected = [F.lit(i).alias("side"), build.hash(key_columns).alias("h"), row.alias("r")]
         selected += [column.alias(f"k{j}") for j, column in enumerate(key_columns)]
-        selected += [values.get(n, F.lit(None).cast(kind)).alias(n) for n, kind in types.items()]
+        selected += [own.get(name, F.lit(None).cast(kind)).alias(name) for name, kind in types.items()]
         selected.append(catalyst.column(child.diff).alias("diff"))
-        halves.append(catalyst.over(child.plan, lambda frame, these=selected: frame.select(*these)))  # type: ignore[misc]
+        halves.append(catalyst.select(child.plan, selected))
+    kinds: dict[str, DataType] = {"side": IntegerType(), "h": LongType(), "r": LongType()}
+    kinds |= {f"k{i}": catalyst.type_of(key) for i, key in enumerate(own_keys[0])}
+    kinds |= {**types, "diff": LongType()}
     both = catalyst.union(halves)
-    all_types = {"side": IntegerType(), "h": LongType(), "r": LongType(), **key_types, **types, "diff": LongType()}
-    return stage(build, both, {n: (F.col(n), kind) for n, kind in all_types.items()}, make), stored
+    return stage(build, both, {name: (F.col(name), kind) for name, kind in kinds.items()}, make), stored
 
 
-def _one_input(build: Builder, node: Node, keys: list[Expr], child: Delta, name: str, trace: str) -> tuple[Node, Expr]:
-    """The rows of the touched groups, before and after, as the node's child; the attribute that tells them apart."""
+def _one_input(
+    build: Builder, node: Node, keys: list[Expr], child: Delta, name: str, trace: str
+) -> tuple[Node, Expr]:
+    """The rows of the touched groups, before and after, as the node's child; the attribute that tells them
+    apart.
+    """
     catalyst = build.catalyst
     normal = [catalyst.normalised(key) for key in keys]
     values, stored = build.store(catalyst.output(catalyst.children(node)[0]), normal, "a")
     key_columns = [catalyst.column(key) for key in normal]
     row = [*key_columns, *(column for column, _ in values.values())]
-    columns: dict[str, tuple[Column, DataType]] = {
+    columns: Columns = {
         "side": (F.lit(0), IntegerType()),
         "h": (build.hash(key_columns), LongType()),
         "r": (build.hash(row), LongType()),
     }
-    columns |= {f"k{i}": (c, catalyst.type_of(key)) for i, (c, key) in enumerate(zip(key_columns, normal, strict=True))}
+    columns |= {
+        f"k{i}": (c, catalyst.type_of(key))
+        for i, (c, key) in enumerate(zip(key_columns, normal, strict=True))
+    }
     columns |= values
     columns["diff"] = (catalyst.column(child.diff), LongType())
 
@@ -106,15 +141,17 @@ def _one_input(build: Builder, node: Node, keys: list[Expr], child: Delta, name:
 
 
 def _signed(
-    build: Builder, node: Node, evaluated: Node, side: Column, inputs: Step | tuple[Step, ...], traces: tuple[str, ...]
+    build: Builder,
+    node: Node,
+    evaluated: Node,
+    side: Column,
+    inputs: Step | tuple[Step, ...],
+    traces: tuple[str, ...],
 ) -> Delta:
     """The node's output with the side as its diff."""
     catalyst = build.catalyst
     columns = [catalyst.column(attribute) for attribute in catalyst.output(node)]
-    plan = catalyst.over(evaluated, lambda frame: frame.select(*columns, side.cast("long").alias("diff")))
+    plan = catalyst.select(evaluated, [*columns, side.cast("long").alias("diff")])
     diff = catalyst.output(plan)[-1]
     fed = (inputs,) if isinstance(inputs, Step) else inputs
     return Delta(plan, diff, None, Step("Regroup", catalyst.line(node), fed, traces))
-
-
-__all__ = ["Stored", "aggregate", "join", "join_stage", "window"]

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
-from pyspark.sql.types import DataType, StructField, StructType
 from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import DataType, StructField, StructType
 
 from slipstream.plan.catalyst import Node
 from slipstream.plan.delta import Builder
 
-Columns = Mapping[str, tuple[Column, DataType]]
+Columns = dict[str, tuple[Column, DataType]]
 
 
 class Operator(Protocol):

@@ -1,7 +1,7 @@
 """ORDER BY with LIMIT: to TopK.
 
-Ties that the order leaves open are broken by the other columns, in their order, so that the result is one and the same whenever
-it is computed. (Spark breaks them as rows happen to arrive.)
+Ties that the order leaves open are broken by the other columns, in their order, so that the result is one and
+the same whenever it is computed. (Spark breaks them as rows happen to arrive.)
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from slipstream.dataflow.graph import Step
 from slipstream.dataflow.topk import TopK
 from slipstream.plan.catalyst import Catalyst, Expr, Node
 from slipstream.plan.delta import Builder, Delta
-from slipstream.plan.stages import stage
+from slipstream.plan.stages import Columns, stage
 
 
 def order_columns(catalyst: Catalyst, orders: list[Expr]) -> list[Column]:
@@ -36,7 +36,7 @@ def topk(build: Builder, sort: Node, limit: int, child: Delta, name: str, trace:
     orders = catalyst.items(sort.order())
     attributes = catalyst.output(sort)
     values, stored = build.store(attributes, [], "v")
-    columns = {"h": (catalyst.order_prefix(orders[0]), LongType())}
+    columns: Columns = {"h": (catalyst.order_prefix(orders[0]), LongType())}
     columns["r"] = (build.hash(column for column, _ in values.values()), LongType())
     columns |= values
     columns["diff"] = (catalyst.column(child.diff), LongType())

@@ -43,6 +43,7 @@ from pyspark.sql.types import (
     LongType,
     ShortType,
     StringType,
+    StructField,
     StructType,
 )
 
@@ -132,7 +133,9 @@ class Source(ABC):
     """See the module's docstring. A subclass says how it cuts and how it reads."""
 
     unit: Literal["bytes", "rows"] = "rows"
-    on_bad: Literal["reject", "fail"] = "reject"
+    on_bad: str = "reject"
+    order_types: tuple[DataType, ...] = ()
+    """Types of the `_order` columns that a frame has in the mode keyed: long or string."""
 
     def __init__(
         self,
@@ -169,6 +172,12 @@ class Source(ABC):
     def row_schema(self) -> StructType:
         """What views see: the schema without the diff and op columns."""
         return StructType([field for field in self.schema if field.name not in self.changes.hidden])
+
+    @property
+    def order_fields(self) -> tuple[StructField, ...]:
+        """The `_order` columns of a frame."""
+        types = self.order_types if self.changes.mode == "keyed" else ()
+        return tuple(StructField(f"_order{i}", kind) for i, kind in enumerate(types))
 
     @property
     def can_reject(self) -> bool:

@@ -16,6 +16,7 @@ are read by their own header, in whatever order its columns are.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
@@ -25,7 +26,7 @@ import pyarrow.orc
 import pyarrow.parquet
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from slipstream.clock import Clock, SystemClock
 from slipstream.durations import seconds
@@ -49,6 +50,7 @@ class Files(Source):
     """See the module's docstring; made by `files`."""
 
     unit = "bytes"
+    order_types = (LongType(), StringType(), LongType(), LongType())
 
     def __init__(
         self,
@@ -61,7 +63,7 @@ class Files(Source):
         op: str | None,
         key: str | Sequence[str] | None,
         on_bad: Literal["reject", "fail"],
-        options: Mapping[str, str] | None,
+        options: Mapping[str, str | bool | int] | None,
         settle: str | float,
         clock: Clock,
     ) -> None:
@@ -207,7 +209,7 @@ class Files(Source):
         if self.format in PARSED:
             schema = StructType([*schema.fields, StructField(RAW, StringType())])
             reader = reader.options(mode="PERMISSIVE", columnNameOfCorruptRecord=RAW, columnPruning="false")
-        read = reader.schema(schema).load(f"file:{self._nothing}")
+        read = reader.schema(schema).load(_literally(self._nothing))
         if self.format in PARSED:
             every = (F.col(quoted(name)).isNotNull() for name in schema.fieldNames())
             barrier = F.spark_partition_id() >= 0
@@ -269,7 +271,7 @@ def files(
     op: str | None = None,
     key: str | Sequence[str] | None = None,
     on_bad: Literal["reject", "fail"] = "reject",
-    options: Mapping[str, str] | None = None,
+    options: Mapping[str, str | bool | int] | None = None,
     settle: str | float = "1s",
     clock: Clock | None = None,
 ) -> Files:
@@ -309,6 +311,11 @@ def _local(path: str | Path) -> Path:
             "mount it, or use sl.ranged() or sl.stream() with a reader for that storage",
         )
     return Path(text).expanduser().absolute()
+
+
+def _literally(path: Path) -> str:
+    """A path for Spark's reader, which takes patterns."""
+    return "file:" + re.sub(r"([\\*?\[\]{}])", r"\\\1", str(path))
 
 
 def _text(value: object) -> str:

@@ -106,17 +106,27 @@ class RangeTemplate(Template):
         return self.with_leaf(leaf.copy(start, end, 1, leaf.numSlices(), leaf.output(), False))
 
 
-def arrow_stream_frame(spark: SparkSession, path: Path, schema: StructType) -> DataFrame:
-    """The rows of an Arrow IPC stream that has exactly the columns of `schema`, as `arrow_schema` gives them."""
-    jvm: Any = spark._jvm
-    batches = jvm.PythonSQLUtils.readArrowStreamFromFile(str(path))
-    converters = getattr(getattr(jvm, "org.apache.spark.sql.execution.arrow.ArrowConverters$"), "MODULE$")
-    types = jvm.PythonSQLUtils.parseDataType(f"struct<{schema.simpleString()[7:-1]}>")
-    frame = converters.toDataFrame(batches, types, spark._jsparkSession, "UTC", False, False)
-    return DataFrame(frame, spark)
+class ArrowFrames:
+    """Frames of Arrow IPC streams that have exactly the columns of `schema`, as `rows.arrow_schema` gives them."""
+
+    def __init__(self, spark: SparkSession, schema: StructType) -> None:
+        jvm: Any = spark._jvm
+        self._spark = spark
+        self._read: Any = jvm.PythonSQLUtils.readArrowStreamFromFile
+        self._types: Any = jvm.org.apache.spark.sql.types.DataType.fromJson(schema.json())
+        name = "org.apache.spark.sql.execution.arrow.ArrowConverters$"
+        self._converters: Any = getattr(getattr(jvm, name), "MODULE$")
+
+    def over(self, path: Path) -> DataFrame:
+        """The rows of one stream; the file is not needed any more when this returns."""
+        batches = self._read(str(path))
+        session = self._spark._jsparkSession
+        # Said here and not left to settings: the stream has 32-bit offsets, and instants in UTC.
+        frame = self._converters.toDataFrame(batches, self._types, session, "UTC", False, False)
+        return DataFrame(frame, self._spark)
 
 
 def write_arrow_stream(table: pa.Table, path: Path) -> None:
-    """Write what `arrow_stream_frame` reads, in pieces that Spark may give to several tasks."""
+    """Write what `ArrowFrames` reads, in pieces that Spark may give to several tasks."""
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table, max_chunksize=100_000)

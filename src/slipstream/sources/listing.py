@@ -7,8 +7,8 @@ A look at the folder must be cheap when it holds 100,000 files that were read lo
 
 A file is *ready* when nobody is writing it any more. Who renames (or links) a finished file into the folder leaves
 it with a change time later than its last write, and it is ready at once. A file written in place has both
-times equal: it is ready when its last write is `settle` ago and it did not grow since the previous look. An empty
-file is never ready: its writer may just be slow.
+times equal (as has one renamed within a few milliseconds of its last write): it is ready when its last write is
+`settle` ago and it did not grow since the previous look. An empty file is never ready: its writer may just be slow.
 
 A file that was consumed must stay as it was. A replacement under the same name is noticed by its inode in the
 scan, at once; a write in place is noticed when the audit comes round, which looks at `AUDIT` consumed files each
@@ -143,10 +143,11 @@ class Listing:
         with os.scandir(self.folder) as entries:
             for entry in entries:
                 name = entry.name
+                if inodes.get(name) == entry.inode():
+                    continue
                 if name in consumed:
-                    if inodes.get(name) != entry.inode():
-                        self._verify(name)
-                        inodes[name] = entry.inode()
+                    self._verify(name)
+                    inodes[name] = entry.inode()
                 elif name not in self._ready and name not in self._waiting and self._wanted(name):
                     self._waiting[name] = None
 

@@ -30,13 +30,15 @@ from pyspark.sql.types import BooleanType, LongType, StructField, StructType
 
 from slipstream.errors import BadRow, BadSourceOption, InputLost
 from slipstream.sources.base import JSON, Changes, Cut, Source
-from slipstream.sources.leaf import arrow_stream_frame, write_arrow_stream
+from slipstream.sources.leaf import ArrowFrames, write_arrow_stream
 from slipstream.sources.rows import Rows, arrow_schema, table
 from slipstream.sources.shape import BEFORE_IMAGE, DELETES, UPSERTS
 
 
 class Memory(Source):
     """See the module's docstring; made by `memory`."""
+
+    order_types = (LongType(), LongType())
 
     def __init__(
         self,
@@ -85,6 +87,7 @@ class Memory(Source):
 
     def attach(self, name: str, spark: SparkSession, folder: Path, consumed: Sequence[JSON]) -> None:
         super().attach(name, spark, folder, consumed)
+        self._frames = ArrowFrames(spark, self._stored_schema())
         folder.mkdir(parents=True, exist_ok=True)
         with self._lock:
             self._folder = folder
@@ -117,7 +120,7 @@ class Memory(Source):
     def frame(self, range: JSON) -> DataFrame:  # noqa: A002
         first, last = range["appends"]
         if first == last:
-            return arrow_stream_frame(self.spark, self._path(first), self._stored_schema())
+            return self._frames.over(self._path(first))
         tables = []
         for number in _through(first, last):
             with pa.memory_map(str(self._path(number))) as file:
@@ -125,7 +128,7 @@ class Memory(Source):
         joined = self._home() / f".{first}-{last}-{threading.get_ident()}.joined"
         try:
             write_arrow_stream(pa.concat_tables(tables).combine_chunks(), joined)
-            return arrow_stream_frame(self.spark, joined, self._stored_schema())
+            return self._frames.over(joined)
         finally:
             joined.unlink(missing_ok=True)
 
@@ -179,7 +182,7 @@ class Memory(Source):
     def _stored_schema(self) -> StructType:
         if self.changes.mode == "keyed":
             how = [StructField("_delete", BooleanType(), False)]
-            how += [StructField(name, LongType(), False) for name in ("_order0", "_order1")]
+            how += [StructField(field.name, field.dataType, False) for field in self.order_fields]
         else:
             how = [StructField("_diff", LongType(), False)]
         return StructType([*self.row_schema.fields, *how])

@@ -2,7 +2,8 @@
 
 `latest(spark, start)` says how far the input goes now: an offset, which is any JSON value, or `start` itself (or None)
 when there is nothing new. `read(spark, start, end)` returns the rows after `start` up to `end`. The first start is the
-one given, or None. That the same two offsets always give the same rows is for `read` to keep.
+one given, or None. `order` names columns that `read` returns: of type long, unless declared in the schema as
+string. That the same two offsets always give the same rows is for `read` to keep.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
+from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from slipstream.errors import BadSourceOption, MissingColumn
 from slipstream.sources.base import JSON, Cut, Source, quoted
@@ -47,6 +48,15 @@ class Ranged(Source):
         self._order = tuple(order)
         super().__init__(schema, diff, op, key)
 
+    @property
+    def order_fields(self) -> tuple[StructField, ...]:
+        declared = {field.name: field.dataType for field in self.schema}
+        kinds = (declared.get(name) for name in self._order if self.changes.mode == "keyed")
+        return tuple(
+            StructField(f"_order{i}", kind if isinstance(kind, StringType) else LongType())
+            for i, kind in enumerate(kinds)
+        )
+
     def attach(self, name: str, spark: SparkSession, folder: Path, consumed: Sequence[JSON]) -> None:
         super().attach(name, spark, folder, consumed)
         if consumed:
@@ -71,11 +81,13 @@ class Ranged(Source):
             raise MissingColumn(self.name, "what its read function returned", missing, read.columns)
         typed = read.select(
             *(F.col(quoted(field.name)).cast(field.dataType).alias(field.name) for field in self.schema),
-            *(F.col(quoted(name)).alias(f"_order_by{i}") for i, name in enumerate(self._order)),
+            *(
+                F.col(quoted(name)).cast(field.dataType).alias(f"_by{field.name}")
+                for name, field in zip(self._order, self.order_fields, strict=False)
+            ),
         )
-        return shaped(
-            typed, self.schema, self.changes, [F.col(f"_order_by{i}") for i, _ in enumerate(self._order)]
-        )
+        order = [F.col(f"_by{field.name}") for field in self.order_fields]
+        return shaped(typed, self.schema, self.changes, order)
 
 
 def ranged(

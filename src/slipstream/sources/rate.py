@@ -33,6 +33,8 @@ UNPACED = 1000.0
 class Rate(Source):
     """See the module's docstring; made by `rate`."""
 
+    order_types = (LongType(),)
+
     def __init__(
         self,
         rows_per_second: float | None,

@@ -34,7 +34,7 @@ from pyspark.sql.worker.plan_data_source_read import records_to_arrow_batches
 
 from slipstream.errors import BadSourceOption
 from slipstream.sources.base import JSON, Cut, Source
-from slipstream.sources.leaf import arrow_stream_frame, write_arrow_stream
+from slipstream.sources.leaf import ArrowFrames, write_arrow_stream
 from slipstream.sources.rows import arrow_schema
 from slipstream.sources.shape import shaped
 
@@ -44,6 +44,8 @@ PLACE = [StructField("_partition", LongType()), StructField("_position", LongTyp
 
 class Stream(Source):
     """See the module's docstring; made by `stream`."""
+
+    order_types = (LongType(), LongType())
 
     def __init__(
         self,
@@ -140,7 +142,7 @@ class Stream(Source):
         path = self._folder / f".{threading.get_ident()}.read"
         try:
             write_arrow_stream(table, path)
-            return arrow_stream_frame(self.spark, path, placed)
+            return ArrowFrames(self.spark, placed).over(path)
         finally:
             path.unlink(missing_ok=True)
 

@@ -1,0 +1,5 @@
+"""The command `slipstream`."""
+
+from slipstream.cli.commands import main
+
+__all__ = ["main"]

@@ -1,0 +1,187 @@
+"""The command's four verbs. Each reads its arguments, has the work done elsewhere and prints what came of
+it.
+
+Spark and the engine are imported by the verbs that need them, so that `--help` and `status` answer at
+once. A `SlipstreamError` is a message for the user, printed without a traceback; any other error is a
+mistake of ours and keeps it.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from slipstream.errors import SlipstreamError
+from slipstream.version import VERSION
+
+commands = typer.Typer(
+    name="slipstream",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+File = Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="Python file that declares one App.")]
+StorePath = Annotated[Path, typer.Argument(metavar="STORE", help="The app's store folder.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+
+
+def main() -> None:
+    """Run the command; an error of Slipstream is one message and exit code 1."""
+    try:
+        commands()
+    except SlipstreamError as error:
+        Console(stderr=True).print("[bold red]error:[/] ", end="")
+        print(error, file=sys.stderr)
+        sys.exit(1)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        print(f"slipstream {VERSION}")
+        raise typer.Exit
+
+
+@commands.callback()
+def slipstream(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Keeps the results of PySpark and Spark SQL queries up to date as their inputs change."""
+
+
+@commands.command()
+def run(
+    file: File,
+    until: Annotated[
+        str | None,
+        typer.Option(help="'caught_up' to end when there is no new input, or the number of an epoch."),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print a line of JSON for each epoch, and one for the whole.")
+    ] = False,
+) -> None:
+    """Run the app that a file declares, until it is stopped.
+
+    Ctrl-C finishes the epoch in hand and stops; a second one stops at once. What the file has under
+    [bold]if __name__ == "__main__":[/] is not run.
+
+    Example: [bold]slipstream run shop.py --until caught_up[/]
+    """
+    goal = _goal(until)
+    from slipstream.cli.displays import display
+    from slipstream.cli.loading import load_app
+    from slipstream.cli.running import interrupted_by_sigterm, run_app
+
+    console = Console(highlight=False)
+    try:
+        with interrupted_by_sigterm(), _busy(console, f"starting Spark for {file}", as_json):
+            app = load_app(file)
+    except KeyboardInterrupt:
+        print("stopped before the first epoch was begun", file=sys.stderr)
+        return
+    with display(app.name, console, as_json) as shown:
+        summary = run_app(app, goal, shown)
+    epoch = app.epoch
+    if as_json:
+        totals = {"epochs": summary.epochs, "rows": summary.rows, "seconds": round(summary.seconds, 3)}
+        print(
+            json.dumps({"summary": {**totals, "rejected": summary.rejected, "computed": epoch}}), flush=True
+        )
+    else:
+        print(f"{app.name}: stopped at epoch {epoch}; this run: {summary}", flush=True)
+    app.close()
+
+
+@commands.command()
+def status(store: StorePath, as_json: AsJson = False) -> None:
+    """Show what a store holds: epochs, views, sources. Quick, and harmless to a running app.
+
+    Example: [bold]slipstream status ./shop[/]
+    """
+    from slipstream.observe import read_status
+
+    seen = read_status(store)
+    if as_json:
+        print(json.dumps(asdict(seen), indent=2))
+    else:
+        from slipstream.cli.tables import status_picture
+
+        Console(highlight=False).print(status_picture(seen, time.time()))
+
+
+@commands.command()
+def query(
+    store: StorePath,
+    sql: Annotated[str, typer.Argument(metavar="SQL", help="A query over the store's views, by name.")],
+    as_of: Annotated[
+        str | None, typer.Option(help="An epoch, or a time such as 2026-01-31T12:00:00; by default now.")
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, help="Show at most so many rows.")] = 100,
+    as_json: AsJson = False,
+) -> None:
+    """Answer SQL over the views of a store, all as of one epoch, whether its app is running or not.
+
+    Example: [bold]slipstream query ./shop "SELECT * FROM revenue ORDER BY revenue DESC" --as-of 12[/]
+    """
+    from slipstream.cli import wording
+    from slipstream.cli.query import ask
+    from slipstream.cli.tables import print_answer
+
+    console = Console(highlight=False)
+    began = time.monotonic()
+    with _busy(console, "starting Spark", as_json):
+        answer = ask(store, sql, as_of, limit)
+    if as_json:
+        names = wording.distinct(answer.columns)
+        rows = [dict(zip(names, map(wording.plain, row), strict=True)) for row in answer.rows]
+        print(json.dumps({"epoch": answer.epoch, "columns": names, "rows": rows, "more": answer.more}))
+    else:
+        print_answer(console, answer, time.monotonic() - began)
+
+
+@commands.command()
+def explain(
+    file: File,
+    view: Annotated[str | None, typer.Option(help="Only this view.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show how the views that a file declares are maintained, without running them.
+
+    The app's store must not be in use.
+
+    Example: [bold]slipstream explain shop.py --view revenue[/]
+    """
+    from slipstream.cli.loading import load_app
+
+    console = Console(highlight=False)
+    with _busy(console, f"starting Spark for {file}", as_json):
+        app = load_app(file)
+        steps, text = app.steps(view), app.explain(view)
+        app.close()
+    print(json.dumps({name: asdict(step) for name, step in steps.items()}, indent=2) if as_json else text)
+
+
+def _goal(until: str | None) -> str | int | None:
+    if until is None or until == "caught_up":
+        return until
+    if until.isdigit():
+        return int(until)
+    raise typer.BadParameter(
+        f"'{until}' is neither 'caught_up' nor the number of an epoch", param_hint="--until"
+    )
+
+
+def _busy(console: Console, text: str, as_json: bool) -> Any:
+    """Something to look at while Spark starts, in a terminal."""
+    return Console(stderr=True, quiet=as_json or not console.is_terminal).status(text)

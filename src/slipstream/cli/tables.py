@@ -1,0 +1,85 @@
+"""Status and query results as tables for people."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich import box
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from slipstream.cli import wording
+from slipstream.cli.query import Answer
+from slipstream.observe import Status
+
+NO_EPOCH = "nothing computed yet"
+
+
+def table(columns: Sequence[str], numeric: Sequence[str] = ()) -> Table:
+    """An empty table in the command's style."""
+    made = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
+    for column in columns:
+        made.add_column(Text(column), justify="right" if column in numeric else "left", overflow="fold")
+    return made
+
+
+def status_picture(status: Status, now: float) -> RenderableType:
+    """A store as `slipstream status` shows it."""
+    running = ("running", "bold green") if status.running else ("not running", "yellow")
+    head = Text.assemble((status.app, "bold cyan"), "  ", running, f"  {status.store}")
+    if status.computed_at is None:
+        return Group(head, Text(NO_EPOCH), *_sources(status))
+    ago = wording.span(now - status.computed_at)
+    facts = [
+        Text(f"epoch {status.epoch:,}, computed {wording.moment(status.computed_at)} ({ago} ago)"),
+        Text(
+            f"{wording.number(status.rows, 'row')} taken in; "
+            f"epochs take p50 {wording.latency(status.p50)}, p99 {wording.latency(status.p99)}"
+        ),
+    ]
+    if status.pending is not None:
+        doing = "is being computed" if status.running else "was begun, and is computed at the next start"
+        facts.append(Text(f"epoch {status.pending:,} {doing}"))
+    return Group(head, *facts, _views(status), *_sources(status), _latest(status))
+
+
+def _views(status: Status) -> Table:
+    made = table(["view", "rows", "layers", "size", "time travel"], ["rows", "layers", "size"])
+    for view in status.views:
+        rows = f"{view.rows:,}" if view.exact else f"about {view.rows:,}"
+        reach = f"epochs {view.oldest:,} to {status.epoch:,}"
+        made.add_row(view.name, rows, f"{view.layers:,}", wording.size(view.bytes), reach)
+    return made
+
+
+def _sources(status: Status) -> list[Table]:
+    if not status.sources:
+        return []
+    made = table(["source", "kind", "taken", "in epochs", "rejected"], ["in epochs", "rejected"])
+    for source in status.sources:
+        rejected = Text(f"{source.rejected:,}", "red" if source.rejected else "")
+        taken = wording.consumed(source.consumed)
+        made.add_row(source.name, source.kind, taken, f"{source.consumed.epochs:,}", rejected)
+    return [made]
+
+
+def _latest(status: Status) -> Table:
+    made = table(["epoch", "computed", "rows", "took"], ["epoch", "rows", "took"])
+    for epoch in status.latest:
+        ended = wording.moment(epoch.ended)
+        made.add_row(f"{epoch.epoch:,}", ended, f"{epoch.rows:,}", wording.latency(epoch.seconds))
+    return made
+
+
+def print_answer(console: Console, answer: Answer, seconds: float) -> None:
+    """A query's result, and below it how much that is."""
+    made = table(answer.columns, answer.numeric)
+    for row in answer.rows:
+        made.add_row(*[Text(wording.cell(value), "dim" if value is None else "") for value in row])
+    if not console.is_terminal:
+        console = Console(width=max(console.width, console.measure(made).maximum), soft_wrap=True)
+    console.print(made)
+    count = wording.number(len(answer.rows), "row")
+    shown = f"the first {count}; --limit N shows more" if answer.more else count
+    console.print(f"{shown}, as of epoch {answer.epoch:,} ({wording.latency(seconds)})", style="dim")

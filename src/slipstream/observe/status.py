@@ -1,0 +1,161 @@
+"""What a store holds, read from its files: no engine and no JVM is needed, and a running one is not
+disturbed.
+
+The lineage log says how far the store is computed and what each epoch took; the catalog names sources
+and views; the names and sizes of layers say what each view keeps. A view's rows are counted by reading
+its trace as a reader would, as long as that is quick; of a larger trace (`COUNTED_ROWS`) the rows
+stored are told instead, and `exact` is False: a row that was replaced and not yet merged away counts
+twice, and one that occurs several times counts once.
+
+Everything is as of one epoch, the newest that was computed when the picture was taken, except the
+layers and bytes: those are what was on disk at that moment, and a merger may be at work.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from slipstream.dataflow.contents import Contents
+from slipstream.durability.lineage import Computed, History, read_history
+from slipstream.durability.store import Store
+from slipstream.epoch.report import percentile
+from slipstream.errors import MissingLayer
+from slipstream.observe.consumed import Consumed, consumed
+from slipstream.trace import Span, TraceReader, history_reach, list_layers
+
+COUNTED_ROWS = 1_000_000
+LATEST = 5
+LATENCIES = 1000
+_ATTEMPTS = 3
+
+
+@dataclass(frozen=True)
+class ViewStatus:
+    """One view. oldest: time travel reaches back to this epoch. layers, bytes: of all traces that it keeps."""
+
+    name: str
+    rows: int
+    exact: bool
+    layers: int
+    bytes: int
+    oldest: int
+
+
+@dataclass(frozen=True)
+class SourceStatus:
+    """One source: its kind, what computed epochs took of it, and how many of its rows were rejected."""
+
+    name: str
+    kind: str
+    consumed: Consumed
+    rejected: int
+
+
+@dataclass(frozen=True)
+class EpochStatus:
+    """One computed epoch, as the lineage log has it. ended: seconds since 1970."""
+
+    epoch: int
+    ended: float
+    rows: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Status:
+    """A store at one moment. p50, p99: seconds, over the last epochs."""
+
+    app: str
+    store: str
+    running: bool
+    epoch: int
+    computed_at: float | None
+    rows: int
+    p50: float
+    p99: float
+    pending: int | None
+    views: tuple[ViewStatus, ...]
+    sources: tuple[SourceStatus, ...]
+    latest: tuple[EpochStatus, ...]
+
+
+def read_status(path: str | Path) -> Status:
+    """Take the picture of a store."""
+    store = Store.existing(path)
+    for attempt in range(_ATTEMPTS):
+        try:
+            return _taken(store)
+        except MissingLayer:  # history moved on between reading the log and the layers: look again
+            if attempt == _ATTEMPTS - 1:
+                raise
+    raise AssertionError("unreachable")
+
+
+def _taken(store: Store) -> Status:
+    running = store.running()
+    catalog = store.catalog()
+    past = read_history(store.root)
+    last = past.computed[-1] if past.computed else None
+    latencies = [each.seconds for each in past.computed[-LATENCIES:]]
+    return Status(
+        app=store.name,
+        store=str(store.root),
+        running=running,
+        epoch=past.frontier,
+        computed_at=last.clock if last else None,
+        rows=sum(each.rows for each in past.computed),
+        p50=percentile(latencies, 50),
+        p99=percentile(latencies, 99),
+        pending=past.pending.epoch if past.pending else None,
+        views=tuple(_view(store, name, entry, past.frontier) for name, entry in catalog["views"].items()),
+        sources=_sources(catalog["sources"], past),
+        latest=tuple(_epoch(each) for each in past.computed[-LATEST:]),
+    )
+
+
+def _epoch(done: Computed) -> EpochStatus:
+    return EpochStatus(done.epoch, done.clock, done.rows, done.seconds)
+
+
+def _sources(catalog: dict[str, Any], past: History) -> tuple[SourceStatus, ...]:
+    rejected: Counter[str] = Counter()
+    for done in past.computed:
+        rejected.update(done.rejected)
+    return tuple(
+        SourceStatus(name, entry["kind"].lower(), consumed(past.consumed(name)), rejected[name])
+        for name, entry in catalog.items()
+    )
+
+
+def _view(store: Store, name: str, entry: dict[str, Any], epoch: int) -> ViewStatus:
+    contents = Contents.described(entry["contents"])
+    names = list_layers(store.root / contents.trace)
+    layers, size = _on_disk(store.root, {contents.trace, *entry["traces"]})
+    rows, exact = _rows(store.root, contents, epoch)
+    return ViewStatus(name, rows, exact, layers, size, history_reach(names, epoch, Span.whole()))
+
+
+def _rows(root: Path, contents: Contents, epoch: int) -> tuple[int, bool]:
+    """The rows of a view, and whether they were counted."""
+    if epoch == 0:
+        return 0, True
+    stored = TraceReader(root / contents.trace, epoch, Span.whole(), schema=contents.stored).stats().rows
+    if stored > COUNTED_ROWS:
+        return stored, False
+    return sum(table.num_rows for table in contents.now(root, epoch, Span.whole(), [])), True
+
+
+def _on_disk(root: Path, traces: set[str]) -> tuple[int, int]:
+    """How many layers traces have, and their bytes. One that a merger removes meanwhile is not counted."""
+    layers = size = 0
+    for trace in traces:
+        for name in list_layers(root / trace):
+            try:
+                size += (root / trace / name.filename).stat().st_size
+            except FileNotFoundError:
+                continue
+            layers += 1
+    return layers, size
