@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
 from pyspark.sql import SparkSession
 
 from slipstream.session import start_session
+
+settings.register_profile("same every time", deadline=None, derandomize=True)
+settings.load_profile("same every time")
 
 
 @pytest.fixture(scope="session")

@@ -34,7 +34,7 @@ from slipstream.observe import Backlog
 from slipstream.plan import Catalyst, check_deterministic, check_plan
 from slipstream.session import check_session, epoch_session, start_session
 from slipstream.settings import History, Settings
-from slipstream.sources import Source
+from slipstream.sources import SESSION_SETTINGS, Source
 
 
 class App:
@@ -65,6 +65,8 @@ class App:
             self.spark = self._session(spark, master, shards)
             self.shards = shards or max(1, self.spark.sparkContext.defaultParallelism)
             self._epochs = epoch_session(self.spark, self.shards)
+            for key, value in SESSION_SETTINGS.items():
+                self._epochs.conf.set(key, value)
             self._catalyst = Catalyst(self.spark)
             self.spark.dataSource.register(SlipstreamSource)
             self._past = read_history(self._claim.store.root)
@@ -91,7 +93,7 @@ class App:
         """Declare an input. Returns a DataFrame that stands for it in queries."""
         self._names.take(name, "source")
         folder = self._claim.store.root / "sources" / name
-        source.attach(name, self._epochs, folder, self._past.consumed(name))
+        source.attach(name, self._epochs, folder, self._past.taken(name))
         if source.can_reject:
             self._names.take(f"{name}_rejected", "view of rejected rows")
         self._sources[name] = source
@@ -118,7 +120,12 @@ class App:
             raise TypeError("app.view takes a function, or a name and a function or SQL text")
         self._names.take(definition.name, "view")
         self._waiting.append(definition)
-        self._analyse_ready()
+        try:
+            self._analyse_ready()
+        except BaseException:
+            if definition not in self._waiting and definition.name not in self._placeholders:
+                self._names.free(definition.name)
+            raise
         return self._placeholders.get(definition.name)
 
     def _from_sql(self, name: str, text: str) -> ViewDefinition:
@@ -127,12 +134,11 @@ class App:
         def query(*frames: DataFrame) -> DataFrame:
             return self._with_names(dict(zip(mentioned, frames, strict=True)), text)
 
-        return ViewDefinition(name, tuple(mentioned), query)
+        return ViewDefinition(name, tuple(self._names.known_as(each) for each in mentioned), query)
 
     def _is_table(self, name: str) -> bool:
         """Whether SQL names a table of Spark's catalog and nothing of this app."""
-        known = {*self._placeholders, *(view.name for view in self._waiting)}
-        return name not in known and self.spark.catalog.tableExists(name)
+        return self._names.known_as(name) not in self._names and self.spark.catalog.tableExists(name)
 
     def _with_names(self, frames: dict[str, DataFrame], text: str) -> DataFrame:
         """Spark's answer to SQL in which some names stand for frames, for as long as it takes to analyse it."""
@@ -263,9 +269,10 @@ class App:
     def sql(self, text: str, as_of: int | str | datetime | None = None) -> DataFrame:
         """Answer SQL over views and whatever else the session knows, all views as of one epoch."""
         epoch = resolve_epoch(self._claim.store.root, as_of)
-        views = self._catalog()
-        mentioned = [name for name in self._catalyst.relations(text) if name in views]
-        return self._with_names({name: self._load(name, asOf=epoch) for name in mentioned}, text)
+        views = {view.lower(): view for view in self._catalog()}  # Spark's names do not heed case
+        mentioned = [name for name in self._catalyst.relations(text) if name.lower() in views]
+        frames = {name: self._load(views[name.lower()], asOf=epoch) for name in mentioned}
+        return self._with_names(frames, text)
 
     def explain(self, view: str | None = None) -> str:
         """How views are maintained: their operators, what each costs, what each keeps."""

@@ -36,10 +36,21 @@ class Names:
     def take(self, name: str, kind: str) -> None:
         if not name.isidentifier() or keyword.iskeyword(name) or name.startswith("_"):
             raise BadName(name)
-        for known, its_kind in self._kinds.items():
-            if known.lower() == name.lower():  # Spark's names do not heed case
-                raise NameTaken(known, its_kind)
+        known = self.known_as(name)
+        if known in self._kinds:
+            raise NameTaken(known, self._kinds[known])
         self._kinds[name] = kind
+
+    def known_as(self, name: str) -> str:
+        """The name as it was declared: Spark's names do not heed case. One that was not is itself."""
+        return next((known for known in self._kinds if known.lower() == name.lower()), name)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._kinds
+
+    def free(self, name: str) -> None:
+        """Give up a name whose declaration was refused: it can be declared again."""
+        del self._kinds[name]
 
 
 def inputs_of(query: Query) -> tuple[str, ...]:

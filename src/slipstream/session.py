@@ -73,7 +73,6 @@ DEFAULTS = (
     Setting(
         "spark.scheduler.allocation.file", str(_CONF / "fairscheduler.xml"), "the weight of the epochs' pool"
     ),
-    Setting("spark.speculation", "true", "stragglers are run twice: safe, because tasks are pure"),
     Setting("spark.ui.enabled", "false", "no port is opened that nobody asked for"),
     Setting("spark.ui.retainedJobs", "50", "thousands of epochs must not fill the driver's heap"),
     Setting("spark.ui.retainedStages", "100", "the same"),
@@ -90,14 +89,20 @@ LOCAL = (
         "spark.driver.host", "localhost", "a laptop's name may not resolve, and no other host need reach it"
     ),
     Setting("spark.driver.bindAddress", "127.0.0.1", "the same"),
+    Setting("spark.shuffle.compress", "false", "a shuffle that never leaves the machine is not worth compressing"),
 )
 """Further defaults where the master is this process."""
+
+CLUSTER = (
+    Setting("spark.speculation", "true", "a straggler is run again elsewhere: safe, because tasks are pure"),
+)
+"""Further defaults where it is not."""
 
 LAUNCH = (
     Setting(
         "spark.driver.defaultJavaOptions",
-        f"-Dlog4j2.configurationFile={(_CONF / 'log4j2.properties').as_uri()}",
-        "only errors on the console",
+        f"-Dlog4j2.configurationFile={(_CONF / 'log4j2.properties').as_uri()} -XX:+UseParallelGC",
+        "only errors on the console; the collector that costs least in all",
     ),
     Setting("spark.ui.showConsoleProgress", "false", "spark-submit turns it on unless told at the start"),
 )
@@ -137,8 +142,8 @@ def start_session(
 
 def session_settings(given: Mapping[str, str], shards: int) -> dict[str, str]:
     """What the context gets: our settings, under what the user has given."""
-    local = LOCAL if _is_local(given.get("spark.master")) else ()
-    ours = {setting.key: setting.value for setting in (*REQUIRED, *DEFAULTS, *local)}
+    where = LOCAL if _is_local(given.get("spark.master")) else CLUSTER
+    ours = {setting.key: setting.value for setting in (*REQUIRED, *DEFAULTS, *where)}
     return {**ours, "spark.sql.shuffle.partitions": str(shards), **given}
 
 

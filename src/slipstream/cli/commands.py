@@ -9,17 +9,21 @@ mistake of ours and keeps it.
 from __future__ import annotations
 
 import json
+import logging
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
 
+from slipstream.cli.console import quiet_start
 from slipstream.errors import SlipstreamError
-from slipstream.version import VERSION
+from slipstream.version import __version__
 
 commands = typer.Typer(
     name="slipstream",
@@ -37,6 +41,8 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs."
 
 def main() -> None:
     """Run the command; an error of Slipstream is one message and exit code 1."""
+    # PySpark writes each error that it raises to the console too, with the JVM's stack, through this logger.
+    logging.getLogger("SQLQueryContextLogger").disabled = True
     try:
         commands()
     except SlipstreamError as error:
@@ -47,7 +53,7 @@ def main() -> None:
 
 def _version(asked: bool) -> None:
     if asked:
-        print(f"slipstream {VERSION}")
+        print(f"slipstream {__version__}")
         raise typer.Exit
 
 
@@ -73,25 +79,30 @@ def run(
 ) -> None:
     """Run the app that a file declares, until it is stopped.
 
-    Ctrl-C finishes the epoch in hand and stops; a second one stops at once. What the file has under
-    [bold]if __name__ == "__main__":[/] is not run.
+    Ctrl-C finishes the epoch in hand and stops; a second one stops at once.
+
+    What the file has under [bold]if __name__ == "__main__":[/] is not run.
 
     Example: [bold]slipstream run shop.py --until caught_up[/]
     """
     goal = _goal(until)
     from slipstream.cli.displays import display
     from slipstream.cli.loading import load_app
-    from slipstream.cli.running import interrupted_by_sigterm, run_app
+    from slipstream.cli.running import Signals, run_app
 
     console = Console(highlight=False)
+    signals = Signals()
+    signals.listen()
     try:
-        with interrupted_by_sigterm(), _busy(console, f"starting Spark for {file}", as_json):
+        with _starting(console, f"starting Spark for {file}", as_json):
             app = load_app(file)
+        if signals.count:
+            raise KeyboardInterrupt
     except KeyboardInterrupt:
         print("stopped before the first epoch was begun", file=sys.stderr)
         return
     with display(app.name, console, as_json) as shown:
-        summary = run_app(app, goal, shown)
+        summary = run_app(app, goal, shown, signals)
     epoch = app.epoch
     if as_json:
         totals = {"epochs": summary.epochs, "rows": summary.rows, "seconds": round(summary.seconds, 3)}
@@ -140,7 +151,7 @@ def query(
 
     console = Console(highlight=False)
     began = time.monotonic()
-    with _busy(console, "starting Spark", as_json):
+    with _starting(console, "starting Spark", as_json):
         answer = ask(store, sql, as_of, limit)
     if as_json:
         names = wording.distinct(answer.columns)
@@ -165,7 +176,7 @@ def explain(
     from slipstream.cli.loading import load_app
 
     console = Console(highlight=False)
-    with _busy(console, f"starting Spark for {file}", as_json):
+    with _starting(console, f"starting Spark for {file}", as_json):
         app = load_app(file)
         steps, text = app.steps(view), app.explain(view)
         app.close()
@@ -182,6 +193,9 @@ def _goal(until: str | None) -> str | int | None:
     )
 
 
-def _busy(console: Console, text: str, as_json: bool) -> Any:
-    """Something to look at while Spark starts, in a terminal."""
-    return Console(stderr=True, quiet=as_json or not console.is_terminal).status(text)
+@contextmanager
+def _starting(console: Console, text: str, as_json: bool) -> Iterator[None]:
+    """Spark starts here: its console is kept tidy, and in a terminal there is something to look at."""
+    shown = Console(quiet=True) if as_json or not console.is_terminal else console
+    with shown.status(text), quiet_start():
+        yield

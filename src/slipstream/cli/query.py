@@ -7,15 +7,15 @@ view whose query sorts comes sorted.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryDirectory
 
 from pyspark.errors import AnalysisException, PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import NumericType
 
 from slipstream.app import ordered
+from slipstream.cli.tables import Answer
 from slipstream.datasource import SlipstreamSource
 from slipstream.durability.store import Store
 from slipstream.durability.timetravel import resolve_epoch
@@ -25,48 +25,48 @@ from slipstream.session import start_session
 _NOT_FOUND = "TABLE_OR_VIEW_NOT_FOUND"
 
 
-@dataclass(frozen=True)
-class Answer:
-    """A query's result. more: there are rows beyond the limit."""
-
-    epoch: int
-    columns: tuple[str, ...]
-    numeric: tuple[str, ...]
-    rows: tuple[tuple[Any, ...], ...]
-    more: bool
-
-
 def ask(path: Path, text: str, as_of: str | None, limit: int) -> Answer:
     """Answer SQL over a store. What can be refused without a Spark is refused before one starts."""
     store = Store.existing(path)
     epoch = resolve_epoch(store.root, as_of)
-    spark = start_session("slipstream query", None, 2)
-    try:
-        return answer(spark, store, text, epoch, limit)
-    finally:
-        spark.stop()
+    with TemporaryDirectory() as warehouse:  # Spark makes one where it runs, unless told
+        spark = start_session("slipstream query", None, 2, settings={"spark.sql.warehouse.dir": warehouse})
+        try:
+            return answer(spark, store, text, epoch, limit)
+        finally:
+            spark.stop()
 
 
 def answer(spark: SparkSession, store: Store, text: str, epoch: int, limit: int) -> Answer:
     """Answer SQL in a session."""
-    views = store.catalog()["views"]
     spark.dataSource.register(SlipstreamSource)
-    for name, entry in views.items():
-        reader = spark.read.format("slipstream").option("view", name).option("asOf", epoch)
-        ordered(reader.load(str(store.root)), entry["order"]).createOrReplaceTempView(name)
     try:
-        frame = spark.sql(text)
+        frame = _analysed(spark, store, text, epoch)
         taken = frame.limit(limit + 1).collect()
-    except AnalysisException as error:
-        missing = _not_found(error)
-        if missing is not None:
-            raise UnknownView(missing, views) from None
-        raise QueryFailed(_first_lines(error)) from None
     except PySparkException as error:
         raise QueryFailed(_first_lines(error)) from None
     numeric = tuple(field.name for field in frame.schema if isinstance(field.dataType, NumericType))
     rows = tuple(tuple(row) for row in taken[:limit])
     return Answer(epoch, tuple(frame.columns), numeric, rows, len(taken) > limit)
+
+
+def _analysed(spark: SparkSession, store: Store, text: str, epoch: int) -> DataFrame:
+    """The query as a DataFrame: each view that Spark does not find is loaded, so only those that are read are."""
+    views = store.catalog()["views"]
+    left = {name.lower(): name for name in views}
+    while True:
+        try:
+            return spark.sql(text)
+        except AnalysisException as error:
+            missing = _not_found(error)
+            if missing is None:
+                raise
+            view = left.pop(missing.lower(), None)
+            if view is None:
+                raise UnknownView(missing, views) from None
+        reader = spark.read.format("slipstream").option("view", view).option("asOf", epoch)
+        frame = ordered(reader.load(str(store.root)), views[view]["order"])
+        frame.createOrReplaceTempView(view)
 
 
 def _not_found(error: AnalysisException) -> str | None:

@@ -4,8 +4,12 @@ one.
 A signal only raises a count; the main thread sees it within `TICK` seconds and acts. So a stop arrives
 between two of the engine's steps, never inside one: the first asks for the epoch in hand to be
 finished, the second ends the process at once, which loses nothing either (the epoch is run again from
-its lineage record). Spark installs a handler of its own for SIGINT that cancels all jobs; ours takes
-its place once the app is loaded.
+its lineage record).
+
+While the file is loaded nothing may be interrupted at first: a PySpark that is interrupted as it starts
+its JVM leaves the JVM behind for ever. The stop is then made before the first epoch. Spark's context
+installs a handler of its own for SIGINT, which interrupts the load, by now without harm; ours takes its
+place again once the app is loaded.
 
 Ctrl-C goes to every process of the terminal's foreground group. Spark's JVM is started with SIGINT
 ignored, its Python workers have a process group of their own, and so has the agent: only this process
@@ -19,8 +23,7 @@ import queue
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from types import FrameType
 from typing import Protocol
 
@@ -28,7 +31,7 @@ from slipstream.app import App
 from slipstream.observe import Backlog, EpochReport, Progress, Summary
 
 TICK = 0.1
-BACKLOG_EVERY = 0.5  # seconds: looking at input is cheap, and still not part of an epoch
+BACKLOG_SHARE = 0.05  # of the time at most is spent on looking how much input is left
 FORCED = 130
 
 Event = tuple[EpochReport, Mapping[str, Backlog] | None]
@@ -48,36 +51,29 @@ class Display(Protocol):
 
 
 class Signals:
-    """How often the user has asked to stop."""
+    """How often the user has asked to stop. While nobody watches the count, the second time ends the process."""
 
     def __init__(self) -> None:
         self.count = 0
+        self.watched = False
 
-    def caught(self, number: int, frame: FrameType | None) -> None:
+    def listen(self) -> None:
+        """Take the signals that ask for a stop, from here on."""
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._caught)
+
+    def _caught(self, number: int, frame: FrameType | None) -> None:
         self.count += 1
+        if not self.watched and self.count > 1:
+            os._exit(FORCED)
 
 
-@contextmanager
-def interrupted_by_sigterm() -> Iterator[None]:
-    """While a file is loaded there is no epoch to finish: SIGTERM ends it as Ctrl-C does."""
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
-def run_app(app: App, until: str | int | None, display: Display) -> Summary:
+def run_app(app: App, until: str | int | None, display: Display, signals: Signals) -> Summary:
     """Run an app until it is done or the user stops it; a failure of the engine is raised here."""
     events: queue.SimpleQueue[Event] = queue.SimpleQueue()
     app.on_epoch(_reporter(app, events.put))
-    signals = Signals()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signals.caught)
+    signals.listen()
+    signals.watched = True
     engine = _Engine(app, until)
     engine.start()
     progress = Progress(started=time.time())
@@ -91,7 +87,8 @@ def run_app(app: App, until: str | int | None, display: Display) -> Summary:
             display.epoch(report, progress)
         display.tick(progress, time.time())
         if not alive:
-            break
+            signals.watched = False
+            return engine.result()
         if signals.count > 1:
             display.say("stopped at once; the epoch in hand will be run again at the next start")
             os._exit(FORCED)
@@ -100,7 +97,6 @@ def run_app(app: App, until: str | int | None, display: Display) -> Summary:
                 display.say("finishing the epoch in hand, then stopping (once more to stop at once)")
             stopping = True
             app.stop()  # again and again: a stop that comes before the engine has begun is forgotten by it
-    return engine.result()
 
 
 class _Engine(threading.Thread):
@@ -125,15 +121,17 @@ class _Engine(threading.Thread):
 
 
 def _reporter(app: App, put: Callable[[Event], None]) -> Callable[[EpochReport], None]:
-    """Hand on each epoch's report, with the backlog where the last one known is old."""
-    asked = 0.0
+    """Hand on each epoch's report, with the backlog, which is asked for no oftener than its cost allows."""
+    free = 0.0
 
     def report(epoch: EpochReport) -> None:
-        nonlocal asked
+        nonlocal free
+        began = time.monotonic()
         backlog = None
-        if time.monotonic() - asked >= BACKLOG_EVERY:
+        if began >= free:
             backlog = app.backlog()
-            asked = time.monotonic()
+            ended = time.monotonic()
+            free = ended + (ended - began) / BACKLOG_SHARE
         put((epoch, backlog))
 
     return report

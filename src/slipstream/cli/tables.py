@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from rich import box
 from rich.console import Console, Group, RenderableType
@@ -10,15 +12,25 @@ from rich.table import Table
 from rich.text import Text
 
 from slipstream.cli import wording
-from slipstream.cli.query import Answer
 from slipstream.observe import Status
 
 NO_EPOCH = "nothing computed yet"
 
 
+@dataclass(frozen=True)
+class Answer:
+    """A query's result. more: there are rows beyond the limit."""
+
+    epoch: int
+    columns: tuple[str, ...]
+    numeric: tuple[str, ...]
+    rows: tuple[tuple[Any, ...], ...]
+    more: bool
+
+
 def table(columns: Sequence[str], numeric: Sequence[str] = ()) -> Table:
     """An empty table in the command's style."""
-    made = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
+    made = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
     for column in columns:
         made.add_column(Text(column), justify="right" if column in numeric else "left", overflow="fold")
     return made
@@ -29,7 +41,7 @@ def status_picture(status: Status, now: float) -> RenderableType:
     running = ("running", "bold green") if status.running else ("not running", "yellow")
     head = Text.assemble((status.app, "bold cyan"), "  ", running, f"  {status.store}")
     if status.computed_at is None:
-        return Group(head, Text(NO_EPOCH), *_sources(status))
+        return Group(head, Text(NO_EPOCH), *_apart(*_sources(status)))
     ago = wording.span(now - status.computed_at)
     facts = [
         Text(f"epoch {status.epoch:,}, computed {wording.moment(status.computed_at)} ({ago} ago)"),
@@ -41,7 +53,12 @@ def status_picture(status: Status, now: float) -> RenderableType:
     if status.pending is not None:
         doing = "is being computed" if status.running else "was begun, and is computed at the next start"
         facts.append(Text(f"epoch {status.pending:,} {doing}"))
-    return Group(head, *facts, _views(status), *_sources(status), _latest(status))
+    return Group(head, *facts, *_apart(_views(status), *_sources(status), _latest(status)))
+
+
+def _apart(*tables: Table) -> list[RenderableType]:
+    """Tables with an empty line before each."""
+    return [part for each in tables for part in (Text(), each)]
 
 
 def _views(status: Status) -> Table:

@@ -29,7 +29,7 @@ def number(count: int, noun: str) -> str:
 
 
 def latency(seconds: float) -> str:
-    return f"{seconds * 1000:.0f} ms" if seconds < 10 else f"{seconds:.1f} s"
+    return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
 
 
 def span(seconds: float) -> str:

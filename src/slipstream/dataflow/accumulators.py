@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, Literal
 
 import numpy as np
@@ -179,8 +180,8 @@ class Buffer:
         try:
             narrow = wide.cast(self.type)
         except pa.ArrowInvalid:  # NULL tells Catalyst's evaluateExpression of an overflow
-            bound = 10**self.type.precision
-            values = [v if abs(int(v.scaleb(argument.scale))) < bound else None for v in wide.to_pylist()]
+            bound = Decimal(10) ** (self.type.precision - argument.scale)
+            values = [v if v.copy_abs() < bound else None for v in wide.to_pylist()]
             narrow = pa.array(values, type=self.type)
         if none is None or not none.any():
             return narrow

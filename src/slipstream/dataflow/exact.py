@@ -54,7 +54,7 @@ def times(x: Doubles, y: Doubles) -> Pair:
         x_high, x_low = _halves(x)
         y_high, y_low = _halves(y)
         error = ((x_high * y_high - product) + x_high * y_low + x_low * y_high) + x_low * y_low
-        return _renormalise(product, error)
+        return _renormalise(product, np.where(np.isfinite(error), error, 0.0))  # beyond 2**996 halves overflow
 
 
 def multiply(a: Pair, b: Pair) -> Pair:
@@ -101,9 +101,9 @@ def _halves(x: Doubles) -> tuple[Doubles, Doubles]:
 
 
 def _renormalise(hi: Doubles, lo: Doubles) -> Pair:
-    total = hi + lo
-    rest = lo - (total - hi)
-    return Pair(total, np.where(np.isfinite(total), rest, 0.0))
+    finite = np.isfinite(hi)
+    total = np.where(finite, hi + lo, hi)
+    return Pair(total, np.where(finite, lo - (total - hi), 0.0))
 
 
 def decimal_limbs(values: pa.Array) -> Longs:

@@ -4,7 +4,7 @@ A log of JSON lines, one file an incarnation, appended and never changed:
 
 {"cut": 7, "clock": 1700000000.0, "ranges": {"orders": ...}}     epoch 7 takes these ranges of input
 {"computed": 7, "clock": ..., "seconds": ..., "rows": ...}       its layers are all there: readers may see it
-{"dropped": 7}                                                   it failed; its input is cut anew
+{"dropped": 7}                                                   it failed; unless it is cut again, its input is free
 
 Together with the plan, the ranges determine an epoch to the bit, so an epoch that was cut and not computed
 when the process ended is run again from its record. Nothing here is flushed to disk: that is not on the
@@ -65,6 +65,10 @@ class History:
         """The ranges of a source that computed epochs took, oldest first."""
         frontier = self.frontier
         return [cut.ranges[source] for cut in self.cuts if cut.epoch <= frontier and source in cut.ranges]
+
+    def taken(self, source: str) -> list[JSON]:
+        """The ranges of a source that are not to be cut again: those of computed epochs and of the pending one."""
+        return [cut.ranges[source] for cut in self.cuts if source in cut.ranges]
 
     def at(self, clock: float) -> int:
         """The last epoch computed at or before a point in time."""

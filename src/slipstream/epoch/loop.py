@@ -143,7 +143,7 @@ class Loop:
     def step(self) -> EpochReport | None:
         """One epoch, if there is anything new."""
         started, began = self._clock.now(), self._clock.monotonic()
-        cut = self._pending or self._cut(started)
+        cut = self._cut(started)
         if cut is None:
             return None
         self._pending = cut
@@ -161,6 +161,10 @@ class Loop:
         return self._publish(cut, outcome, started, began, steps)
 
     def _cut(self, now: float) -> Cut | None:
+        """The next epoch's input: that of an epoch that was not computed, said again as it was, or what is new."""
+        if self._pending is not None:
+            self._lineage.cut(self._pending)
+            return self._pending
         ranges, self._amounts = {}, {}
         for name, source in self._inputs.items():
             cut = source.cut(self._budgets[name].amount)

@@ -64,12 +64,18 @@ def _is_sum(catalyst: Catalyst, expr: Expr) -> bool:
     if expr.isDistinct() or name not in _SUMS:
         return False
     if name == "Sum":
-        if catalyst.kind(function.evalContext().evalMode()).startswith("TRY"):
+        if _mode(function) == "TRY":
             return False
         return isinstance(catalyst.type_of(function), LongType | DoubleType | DecimalType)
     if name == "Average":
         return isinstance(_buffer_type(catalyst, function, 0), DoubleType | DecimalType)
     return True
+
+
+def _mode(function: Expr) -> str:
+    """What a sum does when it overflows: ANSI (fail), LEGACY (wrap around) or TRY (NULL)."""
+    mode: str = function.evalContext().evalMode().toString()
+    return mode
 
 
 def _buffer_type(catalyst: Catalyst, function: Expr, at: int) -> DataType:
@@ -181,7 +187,7 @@ class _Gathered:
         function = expr.aggregateFunction()
         name = catalyst.kind(function)
         only = catalyst.option(expr.filter())
-        ansi = name != "Sum" or catalyst.kind(function.evalContext().evalMode()).startswith("ANSI")
+        ansi = name != "Sum" or _mode(function) == "ANSI"
         if name == "Count":
             return [self._count(catalyst.children(function), only)]
         child = catalyst.children(function)[0]

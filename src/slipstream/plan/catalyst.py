@@ -16,12 +16,23 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import DataType, StructField, StructType, _parse_datatype_json_string
+from pyspark.sql.types import (
+    BinaryType,
+    DataType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    StringType,
+    StructField,
+    StructType,
+    _parse_datatype_json_string,
+)
 
 Node = Any
 Expr = Any
 
 _PLANS_IN_EXPRESSIONS = {"ScalarSubquery", "Exists", "ListQuery", "LateralSubquery"}
+_LONG_DIGITS = 18  # of a decimal that fits into 64 bits
 
 
 class Catalyst:
@@ -70,6 +81,10 @@ class Catalyst:
         yield expr
         for child in self.children(expr):
             yield from self.subtree(child)
+
+    def plan_in(self, expr: Expr) -> Node | None:
+        """The plan of a subquery; None for any other expression."""
+        return expr.plan() if self.kind(expr) in _PLANS_IN_EXPRESSIONS else None
 
     def nodes(self, plan: Node) -> Iterator[Node]:
         yield plan
@@ -121,8 +136,8 @@ class Catalyst:
                 own = own | {pair._1().lower()}
         for expression in self.expressions(node):
             for part in self.subtree(expression):
-                if self.kind(part) in _PLANS_IN_EXPRESSIONS:
-                    self._gather_relations(part.plan(), found, own)
+                if (subquery := self.plan_in(part)) is not None:
+                    self._gather_relations(subquery, found, own)
         for child in self.children(node):
             self._gather_relations(child, found, own)
 
@@ -264,9 +279,14 @@ class Catalyst:
         """A 64-bit integer that sorts as the sort key does, as far as 64 bits go (ties may hide a
         difference).
         """
-        kind = json.loads(order.child().dataType().json())
+        kind = self.type_of(order.child())
+        if isinstance(kind, DecimalType) and kind.precision > _LONG_DIGITS:
+            # Spark's own prefix of a wide decimal rounds the value in place, and the row would keep it so.
+            wide = self.cast(order.child(), self._jvm.org.apache.spark.sql.types.DataTypes.DoubleType)
+            order = self._exprs.SortOrder(wide, order.direction(), order.nullOrdering(), self.sequence([]))
+            kind = DoubleType()
         prefix = self.column(self._exprs.SortPrefix(order))
-        if kind in ("string", "binary", "double", "float"):  # compared as unsigned
+        if isinstance(kind, StringType | BinaryType | DoubleType | FloatType):  # compared as unsigned
             prefix = prefix.bitwiseXOR(F.lit(-(2**63)))
         ascending = self.kind(order.direction()).startswith("Ascending")
         if not ascending:

@@ -51,6 +51,8 @@ def check_deterministic(catalyst: Catalyst, view: str, analysed: Node) -> None:
         for expression in catalyst.expressions(node):
             for part in catalyst.subtree(expression):
                 _check_expression(catalyst, view, part)
+                if (subquery := catalyst.plan_in(part)) is not None:
+                    check_deterministic(catalyst, view, subquery)
 
 
 def _check_expression(catalyst: Catalyst, view: str, part: Expr) -> None:
@@ -81,10 +83,17 @@ def _check_expression(catalyst: Catalyst, view: str, part: Expr) -> None:
 def refuse_node(catalyst: Catalyst, view: str, node: Node) -> CannotMaintain:
     """The error for a node that no rule takes."""
     kind = catalyst.kind(node)
-    if kind in ("GlobalLimit", "LocalLimit", "Tail", "Offset"):
+    if kind in ("GlobalLimit", "LocalLimit", "Offset") and _skips(catalyst, node):
         return CannotMaintain(
             view,
-            "LIMIT without ORDER BY" if kind != "Offset" else "OFFSET",
+            "OFFSET",
+            "only the first rows of an order can be maintained yet",
+            "keep the rows that it skips too (ORDER BY ... LIMIT limit + offset), and skip them where the view is read: app.sql(...)",
+        )
+    if kind in ("GlobalLimit", "LocalLimit", "Tail"):
+        return CannotMaintain(
+            view,
+            "LIMIT without ORDER BY",
             "which rows it keeps is left open",
             "add ORDER BY with a total order before LIMIT",
         )
@@ -140,6 +149,14 @@ def sort_below(catalyst: Catalyst, limit: Node) -> tuple[list[Node], Node] | Non
             between.append(node)
         node = catalyst.children(node)[0]
     return (between, node) if constant and catalyst.kind(node) == "Sort" else None
+
+
+def _skips(catalyst: Catalyst, limit: Node) -> bool:
+    """Whether rows are skipped by a limit, or right below it."""
+    node = limit
+    while catalyst.kind(node) in ("GlobalLimit", "LocalLimit", "Project"):
+        node = catalyst.children(node)[0]
+    return catalyst.kind(node) == "Offset"
 
 
 def _check_join(catalyst: Catalyst, view: str, node: Node) -> None:

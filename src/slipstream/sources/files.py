@@ -109,6 +109,9 @@ class Files(Source):
         self._listing.consume(taken)
         return Cut({"files": [[file.name, file.size, file.mtime_ns] for file in taken]}, amount)
 
+    def close(self) -> None:
+        self._listing.close()
+
     def backlog(self) -> int:
         self._listing.look()
         return self._listing.size()

@@ -6,9 +6,10 @@ A look at the folder must be cheap when it holds 100,000 files that were read lo
 - A scan compares names, and asks for the details of new ones only.
 
 A file is *ready* when nobody is writing it any more. Who renames (or links) a finished file into the folder leaves
-it with a change time later than its last write, and it is ready at once. A file written in place has both
-times equal (as has one renamed within a few milliseconds of its last write): it is ready when its last write is
-`settle` ago and it did not grow since the previous look. An empty file is never ready: its writer may just be slow.
+it with a change time later than its last write, and it is ready at once; so is one that the kernel says was moved
+in (`watch`: times are too coarse for a rename right after the last write). Any other file whose two times are
+equal may be being written in place: it is ready when its last write is `settle` ago and it did not grow since the
+previous look. An empty file is never ready: its writer may just be slow.
 
 A file that was consumed must stay as it was. A replacement under the same name is noticed by its inode in the
 scan, at once; a write in place is noticed when the audit comes round, which looks at `AUDIT` consumed files each
@@ -30,6 +31,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from slipstream.clock import Clock
+from slipstream.sources.watch import Watch
 
 RACY = 1.0
 AUDIT = 64
@@ -90,6 +92,8 @@ class Listing:
         self._queue: deque[Seen] = deque()
         self._queue_stale = False
         self._quiet_since: int | None = None
+        self._watch: Watch | None = None
+        self._moved: set[str] = set()
 
     def consume(self, files: Iterable[Seen]) -> None:
         """These files were taken; they are never offered again."""
@@ -98,6 +102,7 @@ class Listing:
             self._audit.append(file.name)
             self._ready.pop(file.name, None)
             self._waiting.pop(file.name, None)
+            self._moved.discard(file.name)
 
     def look(self) -> None:
         """Bring the picture up to date."""
@@ -105,6 +110,9 @@ class Listing:
             folder_time = self.folder.stat().st_mtime_ns
         except FileNotFoundError:
             return
+        if self._watch is None:
+            self._watch = Watch(self.folder)
+        self._moved |= self._watch.arrived()
         if folder_time != self._quiet_since:
             # The folder's time is the file system's, so it is compared with the machine's, not with our clock.
             settled = time.time() - folder_time / 1e9 > RACY
@@ -130,6 +138,7 @@ class Listing:
                 yield file
                 continue
             del self._ready[file.name]
+            self._moved.discard(file.name)
             if now is not None:
                 self._waiting[file.name] = None
 
@@ -137,6 +146,11 @@ class Listing:
         """Bytes of all files that were not consumed, complete or not."""
         ready = sum(file.size for file in self._ready.values())
         return ready + sum(file.size for file in self._waiting.values() if file is not None)
+
+    def close(self) -> None:
+        if self._watch is not None:
+            self._watch.close()
+            self._watch = None
 
     def _scan(self) -> None:
         consumed, inodes = self._consumed, self._inodes
@@ -161,7 +175,9 @@ class Listing:
             details = self._stat(name)
             if details is None:
                 del self._waiting[name]
-            elif is_ready(details, previous, now, self._settle):
+            elif (name in self._moved and details.st_size > 0) or is_ready(
+                details, previous, now, self._settle
+            ):
                 del self._waiting[name]
                 self._ready[name] = _seen(name, details)
                 self._queue_stale = True

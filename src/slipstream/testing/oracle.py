@@ -73,10 +73,15 @@ def assert_equal(
     got: DataFrame, expected: DataFrame, what: str, *, relative: float | None = None, absolute: float = 0.0
 ) -> None:
     """Raise `Mismatch` unless two frames have the same columns, types and rows."""
+    assert_same_columns(got, expected, what)
+    assert_equal_rows(rows_of(got), rows_of(expected), what, relative=relative, absolute=absolute)
+
+
+def assert_same_columns(got: DataFrame, expected: DataFrame, what: str) -> None:
+    """Raise unless two frames have the same columns and types. Whether a column may be NULL is not compared."""
     mine, theirs = got.schema.simpleString(), expected.schema.simpleString()
     if mine != theirs:
         raise AssertionError(f"{what}: the schema is {mine}; the oracle's is {theirs}")
-    assert_equal_rows(rows_of(got), rows_of(expected), what, relative=relative, absolute=absolute)
 
 
 def applied(

@@ -8,15 +8,21 @@ step, and by the changes in between.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import reduce
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from slipstream.app import App
+from slipstream.dataflow.contents import Contents
+from slipstream.durability.store import Store
 from slipstream.sources import memory
 from slipstream.sources.memory import Memory
-from slipstream.testing.oracle import applied, assert_equal, assert_equal_rows, recompute, rows_of
+from slipstream.testing.oracle import applied, assert_equal_rows, assert_same_columns, recompute, rows_of
+from slipstream.trace import Span
 
 Row = tuple[Any, ...]
 
@@ -73,6 +79,7 @@ class Script:
         self.app, self.sources = app, sources
         self.steps: dict[int, dict[str, list[Row]]] = {}
         """What the sources held, by the epoch that a step ended with."""
+        self._frames: dict[int, dict[str, DataFrame]] = {}
 
     def step(self, change: Callable[[], None]) -> int:
         """Change the sources, run until caught up; the epoch reached."""
@@ -82,36 +89,56 @@ class Script:
         return self.app.epoch
 
     def check(
-        self,
-        views: Iterable[str] | None = None,
-        *,
-        epochs: Iterable[int] | None = None,
-        relative: float | None = None,
-        absolute: float = 0.0,
+        self, views: Iterable[str] | None = None, *, relative: float | None = None, absolute: float = 0.0
     ) -> None:
-        """Compare views (all, if not said) with the oracle as of every step, and the changes between steps."""
-        names = list(self.app.definitions) if views is None else list(views)
-        tolerance = {"relative": relative, "absolute": absolute}
-        for name in names:
-            before, since = [], 0
-            for epoch in self.steps if epochs is None else epochs:
+        """Compare views (all, if not said) with the oracle: as of every step, by the changes between steps, and as they are now."""
+        for name in list(self.app.definitions) if views is None else views:
+            expected, kept = self._expected(name), self._kept(name)
+            changed = self.app.changes(name, 0, max(self.steps))
+            updates = rows_of(changed)
+            before: list[Row] = []
+            since = 0
+            for epoch in self.steps:
                 what = f"view '{name}' as of epoch {epoch}"
-                got = self.app.read(name, as_of=epoch)
-                assert_equal(got, self.expected(name, epoch), what, **tolerance)  # type: ignore[arg-type]
-                now = rows_of(got)
-                changed = [(row[:-2], row[-1]) for row in rows_of(self.app.changes(name, since, epoch))]
-                assert_equal_rows(applied(before, changed), now, f"{what}, by changes since {since}")
-                before, since = now, epoch
+                assert_equal_rows(kept[epoch], expected[epoch], what, relative=relative, absolute=absolute)
+                between = [(row[:-2], row[-1]) for row in updates if since < row[-2] <= epoch]
+                assert_equal_rows(applied(before, between), kept[epoch], f"{what}, by changes since {since}")
+                before, since = kept[epoch], epoch
+            now = self.app.read(name)
+            assert_same_columns(now, self._oracle(name, max(self.steps)), f"view '{name}'")
+            assert_equal_rows(rows_of(now), kept[max(self.steps)], f"view '{name}', read with Spark")
 
-    def expected(self, view: str, epoch: int) -> DataFrame:
-        """The oracle's answer at the end of a step."""
-        spark = self.app.spark
-        held = self.steps[epoch]
-        frames = {
-            name: _frame(spark, held[name], source.row_schema) for name, source in self.sources.items()
-        }
-        return recompute(self.app, view, frames)
+    def _expected(self, view: str) -> dict[int, list[Row]]:
+        """The oracle's rows at the end of each step, in one job."""
+        return self._by_step({epoch: self._oracle(view, epoch) for epoch in self.steps})
 
+    def _oracle(self, view: str, epoch: int) -> DataFrame:
+        return recompute(self.app, view, self._inputs(epoch))
 
-def _frame(spark: SparkSession, rows: list[Row], schema: StructType) -> DataFrame:
-    return spark.createDataFrame(rows, schema)  # type: ignore[arg-type]
+    def _inputs(self, epoch: int) -> dict[str, DataFrame]:
+        if epoch not in self._frames:
+            held = self.steps[epoch]
+            self._frames[epoch] = {
+                name: self.app.spark.createDataFrame(held[name], source.row_schema).cache()  # type: ignore[arg-type]
+                for name, source in self.sources.items()
+            }
+        return self._frames[epoch]
+
+    def _kept(self, view: str) -> dict[int, list[Row]]:
+        """The view's rows at the end of each step, as its trace has them."""
+        store = Store.existing(self.app.store)
+        contents = Contents.described(store.catalog()["views"][view]["contents"])
+        frames = {}
+        for epoch in self.steps:
+            tables = list(contents.now(store.root, epoch, Span.whole(), contents.schema.names))
+            whole = pa.concat_tables(tables) if tables else contents.schema.empty_table()
+            schema = self._oracle(view, epoch).schema
+            frames[epoch] = self.app.spark.createDataFrame(whole, StructType(schema.fields))
+        return self._by_step(frames)
+
+    def _by_step(self, frames: Mapping[int, DataFrame]) -> dict[int, list[Row]]:
+        marked = [frame.select(F.lit(epoch).alias("_step"), "*") for epoch, frame in frames.items()]
+        held: dict[int, list[Row]] = {epoch: [] for epoch in frames}
+        for row in rows_of(reduce(DataFrame.unionAll, marked)):
+            held[row[0]].append(row[1:])
+        return held

@@ -1,0 +1,30 @@
+"""What the ranges in a lineage log add up to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from slipstream.observe.consumed import Consumed, consumed
+
+
+@pytest.mark.parametrize(
+    ("ranges", "expected"),
+    [
+        ([], Consumed(0)),
+        (
+            [{"files": [["a.json", 10, 1], ["b.json", 5, 2]]}, {"files": [["c.json", 1, 3]]}],
+            Consumed(2, files=3, bytes=16),
+        ),
+        ([{"appends": [1, 4]}, {"appends": [5, 5]}], Consumed(2, appends=5)),
+        (
+            [{"start": 0, "end": 100, "from": 1.5}, {"start": 100, "end": 250, "from": 1.5}],
+            Consumed(2, rows=250),
+        ),
+        ([{"start": {"p": 1}, "end": {"p": 7}}], Consumed(1, upto='{"p": 7}')),
+        (["whatever a source records"], Consumed(1, upto='"whatever a source records"')),
+    ],
+)
+def test_ranges_add_up_as_far_as_they_tell(ranges: list[Any], expected: Consumed) -> None:
+    assert consumed(ranges) == expected

@@ -1,0 +1,34 @@
+"""Fixtures for tests against the batch oracle."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+import slipstream as sl
+from slipstream.trace import validate
+
+OpenApp = Callable[..., sl.App]
+
+
+@pytest.fixture
+def open_app(spark: SparkSession, tmp_path: Path) -> Iterator[OpenApp]:
+    """Opens apps on one store, one after another; the last one is closed, and every trace looked through, at the end."""
+    opened: list[sl.App] = []
+
+    def made(*, shards: int = 2, hash_bits: int = 64, store: str = "store", **options: Any) -> sl.App:
+        settings = sl.Settings(hash_bits=hash_bits)
+        opened.append(
+            sl.App("oracle", store=tmp_path / store, spark=spark, shards=shards, settings=settings, **options)
+        )
+        return opened[-1]
+
+    yield made
+    for app in opened:
+        app.close()
+        for trace in app.store.glob("traces/*/*"):
+            validate(trace, app.epoch)

@@ -1,0 +1,157 @@
+"""Restarts: closed, killed, failed, with another number of shards. The views equal batch Spark over all the input, each row of it once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import slipstream as sl
+from slipstream.errors import EpochFailed
+from slipstream.testing.oracle import assert_equal_rows, rows_of
+from slipstream.testing.scripted import Script, Scripted
+
+pytestmark = pytest.mark.spark
+
+VIEWS = {
+    "sums": "SELECT k, sum(v) s, count(*) c FROM t GROUP BY k",
+    "pairs": "SELECT x.k, x.v, y.v AS w FROM t x JOIN t y ON x.k = y.k AND x.v < y.v",
+    "largest": "SELECT k, max(v) m FROM t GROUP BY k",
+    "top": "SELECT k, v FROM t ORDER BY v DESC, k LIMIT 3",
+    "of_sums": "SELECT c, count(*) n FROM sums GROUP BY c",
+}
+
+
+def declare(app: sl.App, source: Any, views: dict[str, str] = VIEWS) -> None:
+    app.source("t", source)
+    for name, query in views.items():
+        app.view(name, query)
+
+
+def test_a_restart_goes_on_with_any_number_of_shards(open_app: Any) -> None:
+    t = Scripted("k string, v long")
+    held: dict[int, Any] = {}
+    for start, shards in enumerate((2, 3, 1)):
+        app = open_app(shards=shards, history=None)
+        t.source = sl.memory("k string, v long")
+        declare(app, t.source)
+        script = Script(app, {"t": t})
+        script.steps = held
+        script.step(lambda: t.append([("abcdefg"[i % 7], start * 10 + i) for i in range(12)]))
+        script.step(lambda: t.retract(t.rows[::5]))
+        script.check()
+        app.close()
+    assert list(held) == [1, 2, 3, 4, 5, 6]
+
+
+def test_input_that_was_handed_over_and_not_run_is_taken_up_after_a_restart(open_app: Any) -> None:
+    app = open_app()
+    source = sl.memory("k string, v long")
+    declare(app, source, {"sums": VIEWS["sums"]})
+    source.append([("x", 1)])
+    app.run(until="caught_up")
+    source.append([("x", 2)])
+    app.close()
+    app = open_app()
+    declare(app, sl.memory("k string, v long"), {"sums": VIEWS["sums"]})
+    app.run(until="caught_up")
+    assert rows_of(app.read("sums")) == [("x", 3, 2)]
+
+
+
+def test_a_failed_epoch_publishes_nothing_and_is_taken_again(open_app: Any) -> None:
+    source = sl.memory("k string, v long")
+    app = open_app()
+    declare(app, source, {"sums": VIEWS["sums"]})
+    source.append([("x", 2**62)])
+    app.run(until="caught_up")
+    source.append([("x", 2**62), ("y", 1)])
+    with pytest.raises(EpochFailed) as failed:
+        app.run(until="caught_up")
+    assert str(failed.value).startswith(
+        "epoch 2 failed; the app stays at epoch 1 and nothing is lost. Mend what the cause below names and run again: "
+        "the same input is taken again.\nCause: "
+    )
+    assert app.epoch == 1
+    assert rows_of(app.read("sums")) == [("x", 2**62, 1)]
+    with pytest.raises(EpochFailed, match="epoch 2 failed"):
+        app.run(until="caught_up")
+    app.close()
+
+    app = open_app()  # a restart cuts anew: what was handed over since is in the same epoch
+    source = sl.memory("k string, v long")
+    declare(app, source, {"sums": VIEWS["sums"]})
+    source.retract([("x", 2**62)])
+    app.run(until="caught_up")
+    assert_equal_rows(rows_of(app.read("sums")), [("x", 2**62, 1), ("y", 1, 1)], "sums")
+    app.close()
+
+    app = open_app()
+    declare(app, sl.memory("k string, v long"), {"sums": VIEWS["sums"]})
+    assert app.run(until="caught_up").epochs == 0
+
+
+def test_an_epoch_that_succeeds_at_the_second_attempt_is_not_taken_a_third_time(
+    open_app: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = sl.memory("k string, v long")
+    app = open_app()
+    declare(app, source, {"sums": VIEWS["sums"]})
+    source.append([("x", 1)])
+    loop = app._ready()
+    with monkeypatch.context() as patch:
+        patch.setattr(loop, "_reject", lambda *_: (_ for _ in ()).throw(OSError("the disk is full")))
+        with pytest.raises(OSError, match="the disk is full"):
+            app.run(until="caught_up")
+    assert app.epoch == 0
+    app.run(until="caught_up")
+    app.close()
+    app = open_app()
+    declare(app, sl.memory("k string, v long"), {"sums": VIEWS["sums"]})
+    assert app.run(until="caught_up").epochs == 0
+    assert rows_of(app.read("sums")) == [("x", 1, 1)]
+
+
+KILLED = """
+import os, signal, sys
+import slipstream as sl
+from slipstream.epoch.loop import Loop
+
+store, when = sys.argv[1:]
+app = sl.App("oracle", store=store, master="local[1]", shards=2)
+source = sl.memory("k string, v long")
+app.source("t", source)
+app.view("sums", "SELECT k, sum(v) s, count(*) c FROM t GROUP BY k")
+source.append([("x", 1), ("y", 2)])
+app.run(until="caught_up")
+
+def killed(*_):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+setattr(Loop, when, killed)
+source.append([("x", 10)])
+app.run(until="caught_up")
+"""
+
+
+@pytest.mark.parametrize("when", ["_compute", "_publish"])
+def test_a_killed_process_loses_nothing_and_doubles_nothing(open_app: Any, tmp_path: Path, when: str) -> None:
+    """Killed once the epoch's input was cut, before and after its layers were written."""
+    ran = subprocess.run(
+        [sys.executable, "-c", KILLED, str(tmp_path / "store"), when], capture_output=True, text=True, env=os.environ
+    )
+    assert ran.returncode == -signal.SIGKILL, ran.stderr
+    app = open_app()
+    source = sl.memory("k string, v long")
+    declare(app, source, {"sums": VIEWS["sums"]})
+    assert app.epoch == 1
+    assert_equal_rows(rows_of(app.read("sums")), [("x", 1, 1), ("y", 2, 1)], "sums before")
+    source.append([("y", 5)])
+    app.run(until="caught_up")
+    assert_equal_rows(rows_of(app.read("sums")), [("x", 11, 2), ("y", 7, 2)], "sums after")
+    assert_equal_rows(rows_of(app.read("sums", as_of=2)), [("x", 11, 2), ("y", 2, 1)], "sums as of 2")

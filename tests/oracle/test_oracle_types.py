@@ -1,0 +1,67 @@
+"""Every Spark type that Arrow carries, as a grouping key, a join key, a value and a sort key, against batch Spark."""
+
+from __future__ import annotations
+
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from slipstream.testing.scripted import Script, Scripted
+
+pytestmark = pytest.mark.spark
+
+NAN, INF = float("nan"), float("inf")
+VALUES: dict[str, tuple[str, list[Any]]] = {
+    "text": ("string", ["", "a", "ä", "a" * 40, "a" * 40 + "b"]),
+    "truth": ("boolean", [True, False]),
+    "tiny": ("tinyint", [-128, 0, 127]),
+    "small": ("smallint", [-1, 0, 32767]),
+    "whole": ("int", [-(2**31), 0, 5]),
+    "long": ("bigint", [-(2**63), 0, 2**63 - 1]),
+    "single": ("float", [0.0, -0.0, 1.5, NAN, INF, -INF]),
+    "real": ("double", [0.0, -0.0, 1.5, NAN, INF, -INF, 1e-300]),
+    "narrow": ("decimal(10,2)", [Decimal("1.10"), Decimal("-1.10"), Decimal("0.00")]),
+    "wide": ("decimal(38,10)", [Decimal("1e27"), Decimal("-1e27"), Decimal("1E-10")]),
+    "day": ("date", [date(1969, 12, 31), date(2024, 2, 29)]),
+    "moment": ("timestamp", [datetime(1969, 12, 31, 23), datetime(2024, 3, 31, 1, 30, 0, 123456)]),
+    "wall": ("timestamp_ntz", [datetime(1969, 12, 31, 23), datetime(2024, 3, 31, 2, 30, 0, 123456)]),
+    "raw": ("binary", [b"", b"\x00", b"\xff\x00", b"a" * 40]),
+    "pair": ("struct<x:int,y:string>", [(1, "a"), (1, None), (None, None)]),
+    "several": ("array<double>", [[], [1.0], [1.0, None], [NAN, -0.0]]),
+    "nested": ("array<struct<x:int,y:array<string>>>", [[], [(1, ["a", None])], [(None, None)]]),
+    "span": ("interval day to second", [timedelta(0), timedelta(days=-1, microseconds=5)]),
+}
+MAPS = [{}, {"a": 1}, {"a": 1, "b": None}, None]
+
+
+@pytest.mark.parametrize("part", [0, 1])
+def test_oracle_types(open_app: Any, part: int) -> None:
+    kinds = dict(list(VALUES.items())[part::2])
+    columns = [f"{name} {kind}" for name, (kind, _) in kinds.items()]
+    t = Scripted(", ".join(["id int", *columns, "m map<string,int>"]))
+    app = open_app(hash_bits=4, history=None)
+    app.source("t", t.source)
+    app.view("as_values", "SELECT * FROM t WHERE id >= 0")
+    app.view("as_group_values", f"SELECT id % 3 g, collect_list(struct({', '.join(kinds)}))[0] IS NULL e, max(id) m FROM t GROUP BY 1")
+    for name in kinds:
+        app.view(f"key_{name}", f"SELECT {name} AS k, count(*) c, sum(id) s FROM t GROUP BY {name}")
+        app.view(f"joined_{name}", f"SELECT x.id, y.{name} AS v FROM t x JOIN t y ON x.{name} = y.{name} AND x.id < y.id")
+        app.view(f"top_{name}", f"SELECT {name} AS v, id FROM t ORDER BY {name} DESC NULLS LAST, id LIMIT 3")
+    script = Script(app, {"t": t})
+    rows = made_rows(kinds)
+    script.step(lambda: t.append(rows))
+    script.step(lambda: t.append(rows[::2]))
+    script.step(lambda: t.retract([*rows[::3], *rows[:2]]))
+    script.check()
+
+
+def made_rows(kinds: dict[str, tuple[str, list[Any]]]) -> list[tuple[Any, ...]]:
+    """Each value of each type in some row, NULLs among them."""
+    longest = max(len(values) for _, values in kinds.values()) + 1
+    picked = [[*values, None] for _, values in kinds.values()]
+    return [
+        (n, *(values[(n + shift) % len(values)] for shift, values in enumerate(picked)), MAPS[n % len(MAPS)])
+        for n in range(longest + 3)
+    ]

@@ -1,0 +1,107 @@
+"""What cannot be maintained is refused when it is declared: the text names the view, the construct, why, and what to do."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+import slipstream as sl
+from slipstream.errors import CannotMaintain
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(scope="module")
+def app(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[sl.App]:
+    with sl.App("refusals", store=tmp_path_factory.mktemp("refusals"), spark=spark, shards=2) as made:
+        made.source("t", sl.memory("k string, v long"))
+        made.source("u", sl.memory("k string, v long"))
+        yield made
+
+
+FROZEN = "it is a different value whenever it is asked, and would be frozen at the time the view was defined"
+RANDOM = "it gives another value each time it is computed, so what was added could never be taken away"
+WITHIN = "a subquery that stays inside an expression cannot be maintained yet"
+OPEN = "which rows it keeps is left open"
+
+REFUSED = {
+    "rand": ("SELECT k, rand() r FROM t", "rand(", RANDOM),
+    "uuid": ("SELECT k, uuid() r FROM t", "uuid(", RANDOM),
+    "monotonic": ("SELECT k, monotonically_increasing_id() r FROM t", "monotonically_increasing_id()", RANDOM),
+    "in_filter": ("SELECT k FROM t WHERE rand() < 0.5", "rand(", RANDOM),
+    "now": ("SELECT k, current_timestamp() r FROM t", "current_timestamp()", FROZEN),
+    "today": ("SELECT k FROM t WHERE current_date() > date'2020-01-01'", "current_date()", FROZEN),
+    "in_subquery": (
+        "SELECT k FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.k = t.k AND u.v < unix_timestamp(now()))",
+        "now()",
+        FROZEN,
+    ),
+    "sampled": ("SELECT * FROM t TABLESAMPLE (10 PERCENT)", "Sample", "it picks rows at random"),
+    "limited": ("SELECT * FROM t LIMIT 3", "LIMIT without ORDER BY", OPEN),
+    "offset": ("SELECT * FROM t ORDER BY k LIMIT 3 OFFSET 2", "OFFSET", "only the first rows of an order can be maintained yet"),
+    "below": ("SELECT t.v FROM t JOIN u ON t.v < u.v", "Join Inner, (v < v)", "at least one equality"),
+    "crossed": ("SELECT t.v FROM t CROSS JOIN u", "Join", "at least one equality"),
+    "scalar": ("SELECT k, (SELECT max(v) FROM u) m FROM t", "ScalarSubquery", WITHIN),
+    "global_max": ("SELECT max(v) FROM t", "max(v)", "over the whole input only count, sum, avg, variance and stddev"),
+    "constant": ("SELECT 1 AS one", "OneRowRelation", "it reads no source"),
+    "ranged": ("SELECT t.k FROM t JOIN range(3) r ON r.id = t.v", "Range", "it reads no source"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused_when_declared(app: sl.App, name: str) -> None:
+    query, what, why = REFUSED[name]
+    with pytest.raises(CannotMaintain) as refused:
+        app.view(f"refused_{name}", query)
+    text = str(refused.value)
+    assert text.startswith(f"view 'refused_{name}': cannot maintain ")
+    assert what in text
+    assert why in text
+    assert ". Instead: " in text
+    assert text.endswith(".")
+    assert "#" not in text
+
+
+def test_a_function_marked_nondeterministic_is_refused(app: sl.App) -> None:
+    noise = F.udf(lambda: random.random(), "double").asNondeterministic()  # noqa: S311
+    with pytest.raises(CannotMaintain, match="the function is marked nondeterministic. Instead: make it a function"):
+        app.view("noisy", lambda t: t.select("k", noise().alias("n")))
+
+
+def test_a_table_that_is_not_followed_is_refused(app: sl.App, tmp_path: Path) -> None:
+    app.spark.range(3).withColumnRenamed("id", "v").write.parquet(str(tmp_path / "table"))
+    table = app.spark.read.parquet(str(tmp_path / "table"))
+
+    def with_table(t: DataFrame) -> DataFrame:
+        return t.join(table, "v")
+
+    with pytest.raises(CannotMaintain, match=r"does not follow, so that later changes of it would be missed. Instead: declare"):
+        app.view(with_table)
+
+
+def test_rows_of_the_program_are_refused_as_they_would_never_change(app: sl.App) -> None:
+    fixed = app.spark.createDataFrame([("x",)], "k string")
+    with pytest.raises(CannotMaintain, match="Instead: "):
+        app.view("with_rows", lambda t: t.join(fixed, "k"))
+
+
+def test_an_aggregate_in_python_is_refused(app: sl.App) -> None:
+    def largest(values):  # type: ignore[no-untyped-def]
+        return float(values.max())
+
+    largest.__annotations__ = {"values": pd.Series, "return": float}
+    top = F.pandas_udf(largest, "double")  # type: ignore[call-overload]
+    with pytest.raises(CannotMaintain, match="aggregates written in Python cannot be maintained yet"):
+        app.view("by_python", lambda t: t.groupBy("k").agg(top("v").alias("m")))
+
+
+def test_a_refused_view_leaves_its_name_free(app: sl.App) -> None:
+    with pytest.raises(CannotMaintain):
+        app.view("again", "SELECT * FROM t LIMIT 3")
+    app.view("again", "SELECT * FROM t ORDER BY k, v LIMIT 3")

@@ -1,0 +1,184 @@
+"""Declarations and stores that cannot work: each an error that says what to do."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+import slipstream as sl
+from slipstream.errors import (
+    BadName,
+    NameTaken,
+    NewerFormat,
+    OtherApp,
+    StoreInUse,
+    UnknownEpoch,
+    UnknownInput,
+    UnknownView,
+    ViewChanged,
+    ViewCycle,
+)
+
+pytestmark = pytest.mark.spark
+
+
+def opened(spark: SparkSession, store: Path, name: str = "shop") -> sl.App:
+    return sl.App(name, store=store, spark=spark, shards=1)
+
+
+@pytest.fixture
+def app(spark: SparkSession, tmp_path: Path) -> sl.App:
+    made = opened(spark, tmp_path)
+    made.source("orders", sl.memory("k string, v long"))
+    return made
+
+
+def test_an_unknown_parameter_lists_what_there_is(app: sl.App) -> None:
+    with app:
+        app.view("totals", lambda order: order)
+        with pytest.raises(UnknownInput) as error:
+            app.run(until="caught_up")
+    assert str(error.value) == (
+        "view 'totals' reads 'order', which is no source or view of this app. There are: 'orders'. "
+        "Declare it with app.source or app.view, or correct the name."
+    )
+
+
+def test_a_name_in_sql_is_found_whatever_its_case(app: sl.App) -> None:
+    with app:
+        assert app.view("totals", "SELECT k, sum(v) s FROM Orders GROUP BY k") is not None
+
+
+def test_an_unknown_name_in_sql_lists_what_there_is(app: sl.App) -> None:
+    with app:
+        app.view("totals", "SELECT * FROM order_lines")
+        with pytest.raises(UnknownInput, match="view 'totals' reads 'order_lines'.*There are: 'orders'"):
+            app.run(until="caught_up")
+
+
+def test_two_views_with_one_name(app: sl.App) -> None:
+    with app:
+        app.view("totals", "SELECT * FROM orders")
+        with pytest.raises(NameTaken, match="there is a view named 'totals' already. Give this one another name"):
+            app.view("Totals", "SELECT * FROM orders")
+        with pytest.raises(NameTaken, match="there is a source named 'orders' already"):
+            app.view("orders", "SELECT * FROM totals")
+
+
+def test_a_name_that_cannot_be_one(app: sl.App) -> None:
+    with app, pytest.raises(BadName, match="'top ten' cannot name a source or view. Use letters"):
+        app.view("top ten", "SELECT * FROM orders")
+
+
+def test_a_view_declared_before_what_it_reads_is_taken_up_later(app: sl.App) -> None:
+    with app:
+        assert app.view("late", "SELECT * FROM early") is None
+        assert app.view("early", "SELECT k FROM orders") is not None
+        assert app.explain("late").startswith("late\n")
+
+
+def test_a_circle_shows_its_path(app: sl.App) -> None:
+    def one(two: DataFrame) -> DataFrame:
+        return two
+
+    def two(one: DataFrame) -> DataFrame:
+        return one
+
+    with app:
+        app.view(one)
+        app.view(two)
+        with pytest.raises(ViewCycle, match="in a circle: one -> two -> one. .*break the circle"):
+            app.run(until="caught_up")
+
+
+def test_a_circle_beside_another_input_is_found_too(app: sl.App) -> None:
+    with app:
+        app.view("leaf", lambda later: later)
+        app.view("one", lambda leaf, two: leaf)
+        app.view("two", lambda one: one)
+        app.view("later", lambda two: two)
+        with pytest.raises(ViewCycle, match="in a circle"):
+            app.run(until="caught_up")
+
+
+def test_an_unknown_view_lists_those_there_are(app: sl.App) -> None:
+    with app:
+        app.view("totals", "SELECT * FROM orders")
+        for ask in (app.read, app.explain, lambda name: app.changes(name, 0)):
+            with pytest.raises(UnknownView, match="there is no view named 'total'. There are: 'totals'"):
+                ask("total")  # type: ignore[operator]
+
+
+def test_a_store_in_use_by_this_process(app: sl.App, spark: SparkSession, tmp_path: Path) -> None:
+    with app, pytest.raises(StoreInUse, match=r"is in use by process \d+. Two engines cannot write one store"):
+        opened(spark, tmp_path)
+
+
+def test_a_store_in_use_by_another_process(app: sl.App, tmp_path: Path) -> None:
+    code = "import sys; from slipstream.durability.store import Store; Store.claim(sys.argv[1], 'shop')"
+    with app:
+        ran = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True)
+    assert "StoreInUse" in ran.stderr
+    assert "stop the other one, or give this app a store of its own" in ran.stderr
+
+
+def test_a_store_of_another_app(app: sl.App, spark: SparkSession, tmp_path: Path) -> None:
+    app.close()
+    with pytest.raises(OtherApp, match="belongs to the app 'shop', not to 'bank'. Name the app 'shop', or give"):
+        opened(spark, tmp_path, "bank")
+
+
+def test_a_store_of_a_newer_format_is_left_alone(app: sl.App, spark: SparkSession, tmp_path: Path) -> None:
+    app.close()
+    (tmp_path / "format.json").write_text(json.dumps({"format": 99, "app": "shop"}))
+    before = sorted(path.name for path in tmp_path.rglob("*"))
+    with pytest.raises(NewerFormat, match="has format 99; this version of Slipstream reads up to format 1. Install"):
+        opened(spark, tmp_path)
+    assert sorted(path.name for path in tmp_path.rglob("*")) == before
+
+
+def test_a_store_that_was_refused_can_be_opened_by_its_own_app(spark: SparkSession, tmp_path: Path) -> None:
+    opened(spark, tmp_path).close()
+    with pytest.raises(OtherApp):
+        opened(spark, tmp_path, "bank")
+    opened(spark, tmp_path).close()
+
+
+def test_time_travel_and_a_changed_query(app: sl.App, spark: SparkSession, tmp_path: Path) -> None:
+    with app:
+        source = app._sources["orders"]
+        app.view("totals", "SELECT k, sum(v) s FROM orders GROUP BY k")
+        app.view("wide", f"SELECT {', '.join(f'v + {i} AS c{i}' for i in range(40))} FROM orders")
+        assert app.read("totals").collect() == []
+        with pytest.raises(UnknownEpoch, match="nothing has been computed yet: run the app first"):
+            app.read("totals", as_of="2026-01-31T12:00:00")
+        source.append([("x", 1)])  # type: ignore[attr-defined]
+        app.run(until="caught_up")
+        with pytest.raises(UnknownEpoch, match="epoch 2 is not there: the store is computed up to epoch 1. Ask for"):
+            app.read("totals", as_of=2)
+        with pytest.raises(UnknownEpoch, match="epoch -1 is not there"):
+            app.read("totals", as_of=-1)
+        with pytest.raises(UnknownEpoch, match="'yesterday' is neither an epoch nor a time. Give a number, or"):
+            app.read("totals", as_of="yesterday")
+        with pytest.raises(UnknownEpoch, match="nothing had been computed at .* Ask for a later time"):
+            app.read("totals", as_of=datetime.now().astimezone() - timedelta(days=1))
+        later = datetime.now().astimezone() + timedelta(seconds=1)
+        assert [tuple(row) for row in app.read("totals", as_of=later).collect()] == [("x", 1)]
+        with pytest.raises(ValueError, match="until='soon': give 'caught_up', the number of an epoch, or None"):
+            app.run(until="soon")
+
+    with opened(spark, tmp_path) as changed:
+        changed.source("orders", sl.memory("k string, v long"))
+        changed.view("totals", "SELECT k, sum(v) + 1 s FROM orders GROUP BY k")
+        changed.view("more", "SELECT * FROM orders")
+        changed.view(
+            "wide", f"SELECT {', '.join(f'v + {i if i < 39 else 0} AS c{i}' for i in range(40))} FROM orders"
+        )
+        with pytest.raises(ViewChanged, match="Changed: 'totals', 'wide'; new: 'more'. State of one query is never used"):
+            changed.run(until="caught_up")
