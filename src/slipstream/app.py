@@ -17,10 +17,11 @@ from typing import Any, overload
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
+from pyspark.sql.types import LongType, StructType
 
 from slipstream.assembly import Assembly, assemble
 from slipstream.clock import Clock, SystemClock
+from slipstream.dataflow.contents import Contents, Reading
 from slipstream.dataflow.graph import Step
 from slipstream.datasource import SlipstreamSource
 from slipstream.definitions import Names, Query, ViewDefinition, check_complete, inputs_of
@@ -257,21 +258,20 @@ class App:
     def read(self, view: str, as_of: int | str | datetime | None = None) -> DataFrame:
         """A view's contents, now or as of an epoch or a point in time."""
         entry = self._entry(view)
-        frame = self._load(view, asOf=resolve_epoch(self._claim.store.root, as_of))
+        frame = self._load(view, resolve_epoch(self._claim.store.root, as_of))
         return ordered(frame, entry["order"])
 
     def changes(self, view: str, since: int, until: int | None = None) -> DataFrame:
         """A view's updates after one epoch and up to another, with _epoch and _diff."""
-        self._entry(view)
         root = self._claim.store.root
-        return self._load(view, since=resolve_epoch(root, since), until=resolve_epoch(root, until))
+        return self._load(view, resolve_epoch(root, until), resolve_epoch(root, since))
 
     def sql(self, text: str, as_of: int | str | datetime | None = None) -> DataFrame:
         """Answer SQL over views and whatever else the session knows, all views as of one epoch."""
         epoch = resolve_epoch(self._claim.store.root, as_of)
         views = {view.lower(): view for view in self._catalog()}  # Spark's names do not heed case
         mentioned = [name for name in self._catalyst.relations(text) if name.lower() in views]
-        frames = {name: self._load(views[name.lower()], asOf=epoch) for name in mentioned}
+        frames = {name: self._load(views[name.lower()], epoch) for name in mentioned}
         return self._with_names(frames, text)
 
     def explain(self, view: str | None = None) -> str:
@@ -341,11 +341,15 @@ class App:
         entry: dict[str, Any] = views[view]
         return entry
 
-    def _load(self, view: str, **options: int) -> DataFrame:
-        reader = self.spark.read.format("slipstream").option("view", view)
-        for name, value in options.items():
-            reader = reader.option(name, value)
-        return reader.load(str(self._claim.store.root))
+    def _load(self, view: str, as_of: int, since: int | None = None) -> DataFrame:
+        """A view's contents, or its changes, as a frame: read by the workers that run the epochs, which are warm."""
+        entry = self._entry(view)
+        schema = StructType.fromJson(entry["schema"])
+        if since is not None:
+            schema = schema.add("_epoch", LongType()).add("_diff", LongType())
+        contents = Contents.described(entry["contents"])
+        reading = Reading(contents, str(self._claim.store.root), self.shards, as_of, since)
+        return self.spark.range(0, self.shards, 1, self.shards).mapInArrow(reading, schema)
 
 
 def ordered(frame: DataFrame, order: list[tuple[str, bool, bool]]) -> DataFrame:

@@ -20,11 +20,10 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import LongType, StructType
 
-from slipstream.dataflow.contents import Contents
+from slipstream.dataflow.contents import Contents, Reading
 from slipstream.durability.store import Store
 from slipstream.durability.timetravel import resolve_epoch
 from slipstream.errors import BadReadOption, UnknownView
-from slipstream.trace import shard_span
 
 _SPANS = 8
 
@@ -93,10 +92,8 @@ class ViewReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         contents = Contents.described(self._asked.entry["contents"])
-        span = shard_span(partition.value, _SPANS)
-        if self._asked.since is not None:
-            changed = contents.changes(self._asked.root, self._asked.since, self._asked.as_of, span)
-            yield from changed.select([*self._names, "_epoch", "_diff"]).to_batches()
-            return
-        for table in contents.now(self._asked.root, self._asked.as_of, span, self._names):
+        reading = Reading(
+            contents.only(self._names), str(self._asked.root), _SPANS, self._asked.as_of, self._asked.since
+        )
+        for table in reading.span(partition.value):
             yield from table.to_batches()

@@ -30,6 +30,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
@@ -38,6 +39,11 @@ from slipstream.errors import SessionWarning, SparkConnectSession
 from slipstream.java import java_home
 
 _CONF = Path(__file__).parent / "conf"
+
+_ABSENT_SERVICES = (
+    *("yarn.", "ipc.", "ha.", "hadoop.http.", "hadoop.registry.", "hadoop.zk."),
+    *(f"mapreduce.{part}" for part in ("job", "task.", "map.", "reduce.", "shuffle.", "client.")),
+)
 
 EPOCH_POOL = "epochs"
 """The scheduler pool of epoch jobs: the local property `spark.scheduler.pool` of the thread that runs them."""
@@ -70,6 +76,7 @@ DEFAULTS = (
     Setting(
         "spark.python.unix.domain.socket.dir", "/tmp", "a socket's path has a limit of about 100 characters"
     ),
+    Setting("spark.python.daemon.module", "slipstream.daemon", "a worker is there most of a second sooner"),
     Setting(
         "spark.scheduler.allocation.file", str(_CONF / "fairscheduler.xml"), "the weight of the epochs' pool"
     ),
@@ -89,7 +96,9 @@ LOCAL = (
         "spark.driver.host", "localhost", "a laptop's name may not resolve, and no other host need reach it"
     ),
     Setting("spark.driver.bindAddress", "127.0.0.1", "the same"),
-    Setting("spark.shuffle.compress", "false", "a shuffle that never leaves the machine is not worth compressing"),
+    Setting(
+        "spark.shuffle.compress", "false", "a shuffle that never leaves the machine is not worth compressing"
+    ),
 )
 """Further defaults where the master is this process."""
 
@@ -137,7 +146,10 @@ def start_session(
     conf = SparkConf().setAll(list(session_settings(given, shards).items())).setAppName(name)
     conf.set("spark.api.mode", "classic")
     with _worker_python(conf.get("spark.master")):
-        return _classic(SparkSession.builder.config(conf=conf).getOrCreate())
+        spark = _classic(SparkSession.builder.config(conf=conf).getOrCreate())
+    if _is_local(conf.get("spark.master")):
+        _lighten(spark)
+    return spark
 
 
 def session_settings(given: Mapping[str, str], shards: int) -> dict[str, str]:
@@ -173,6 +185,18 @@ def epoch_session(spark: SparkSession, shards: int) -> SparkSession:
         epochs.conf.set(setting.key, setting.value)
     epochs.conf.set("spark.sql.shuffle.partitions", shards)
     return epochs
+
+
+def _lighten(spark: SparkSession) -> None:
+    """Drop Hadoop's settings for services that a local session has not got. Every scan of files sends all of
+    Hadoop's settings to its tasks, a thousand of them, and that takes longer than reading a small file.
+    """
+    context: Any = spark.sparkContext
+    settings = context._jsc.hadoopConfiguration()
+    names: str = context._jvm.java.lang.String.join("\n", settings.getValByRegex(".").keySet())
+    for name in names.split("\n"):
+        if name.startswith(_ABSENT_SERVICES):
+            settings.unset(name)
 
 
 def _running_session(name: str) -> SparkSession:

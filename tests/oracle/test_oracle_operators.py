@@ -13,8 +13,6 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -23,6 +21,9 @@ from slipstream.testing.scripted import Script, Scripted
 from slipstream.trace import upkeep
 
 pytestmark = pytest.mark.spark
+
+SEEDS = [1]
+"""More of them find more, at the cost of a minute each. Example by example is what test_replay does, without Spark."""
 
 A = "k string, k2 int, i int, l long, d double, m decimal(10,2), w decimal(38,10), n decimal(25,10)"
 B = "k string, k2 int, v long, s string"
@@ -174,16 +175,14 @@ def without_duplicates(a: DataFrame) -> DataFrame:
 FUNCTIONS = {"by_python": by_python, "by_pandas": by_pandas, "pivoted": pivoted, "without_duplicates": without_duplicates}
 
 
-@pytest.mark.parametrize("hash_bits", [3])
+@pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize(
     "views",
     [LINEAR | FUNCTIONS, SUMS, JOINS, GROUPS],
     ids=["linear", "sums", "joins", "groups"],
 )
-@given(seed=st.integers(0, 1 << 30))
-@settings(max_examples=1, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_oracle(open_app: Any, views: dict[str, Any], hash_bits: int, seed: int) -> None:
-    app = open_app(hash_bits=hash_bits, store=f"store-{seed}", history=None)
+def test_oracle(open_app: Any, views: dict[str, Any], seed: int) -> None:
+    app = open_app(hash_bits=3, history=None)
     a, b = Scripted(A), Scripted(B)
     app.source("a", a.source)
     app.source("b", b.source)

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -88,17 +88,13 @@ def run(
     goal = _goal(until)
     from slipstream.cli.displays import display
     from slipstream.cli.loading import load_app
-    from slipstream.cli.running import Signals, run_app
+    from slipstream.cli.running import Signals, aside, run_app
 
     console = Console(highlight=False)
     signals = Signals()
-    signals.listen()
-    try:
-        with _starting(console, f"starting Spark for {file}", as_json):
-            app = load_app(file)
-        if signals.count:
-            raise KeyboardInterrupt
-    except KeyboardInterrupt:
+    with _starting(console, f"starting Spark for {file}", as_json):
+        app = aside(lambda: load_app(file))
+    if signals.count:
         print("stopped before the first epoch was begun", file=sys.stderr)
         return
     with display(app.name, console, as_json) as shown:
@@ -147,12 +143,14 @@ def query(
     """
     from slipstream.cli import wording
     from slipstream.cli.query import ask
+    from slipstream.cli.running import Signals, aside
     from slipstream.cli.tables import print_answer
 
     console = Console(highlight=False)
+    Signals(borne=1)
     began = time.monotonic()
     with _starting(console, "starting Spark", as_json):
-        answer = ask(store, sql, as_of, limit)
+        answer = aside(lambda: ask(store, sql, as_of, limit))
     if as_json:
         names = wording.distinct(answer.columns)
         rows = [dict(zip(names, map(wording.plain, row), strict=True)) for row in answer.rows]
@@ -173,14 +171,20 @@ def explain(
 
     Example: [bold]slipstream explain shop.py --view revenue[/]
     """
-    from slipstream.cli.loading import load_app
+    from slipstream.cli.running import Signals, aside
 
     console = Console(highlight=False)
+    Signals(borne=1)
     with _starting(console, f"starting Spark for {file}", as_json):
-        app = load_app(file)
-        steps, text = app.steps(view), app.explain(view)
-        app.close()
-    print(json.dumps({name: asdict(step) for name, step in steps.items()}, indent=2) if as_json else text)
+        steps, text = aside(lambda: _explained(file, view))
+    print(json.dumps(steps, indent=2) if as_json else text)
+
+
+def _explained(file: Path, view: str | None) -> tuple[dict[str, Any], str]:
+    from slipstream.cli.loading import load_app
+
+    with load_app(file) as app:
+        return {name: asdict(step) for name, step in app.steps(view).items()}, app.explain(view)
 
 
 def _goal(until: str | None) -> str | int | None:

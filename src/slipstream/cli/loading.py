@@ -5,6 +5,9 @@ stays. But its `__name__` is "slipstream_app", so that what it keeps under `if _
 does not run; and functions that it defines travel to Spark's workers by value, as those of `__main__`
 do, for no worker could import them by that name.
 
+It runs in a thread that is not the main one, which is the command's, to take signals: a file cannot set
+handlers for them.
+
 The command runs the app itself. A file that does so while it is being loaded would never come back, so
 that is refused.
 """

@@ -6,10 +6,9 @@ between two of the engine's steps, never inside one: the first asks for the epoc
 finished, the second ends the process at once, which loses nothing either (the epoch is run again from
 its lineage record).
 
-While the file is loaded nothing may be interrupted at first: a PySpark that is interrupted as it starts
-its JVM leaves the JVM behind for ever. The stop is then made before the first epoch. Spark's context
-installs a handler of its own for SIGINT, which interrupts the load, by now without harm; ours takes its
-place again once the app is loaded.
+Whatever starts Spark runs in a thread as well (`aside`): a PySpark that is interrupted as it starts its
+JVM leaves the JVM behind for ever, and one that starts in the main thread takes SIGINT for itself. A
+stop that comes while the file is loaded is made before the first epoch.
 
 Ctrl-C goes to every process of the terminal's foreground group. Spark's JVM is started with SIGINT
 ignored, its Python workers have a process group of their own, and so has the agent: only this process
@@ -25,7 +24,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from types import FrameType
-from typing import Protocol
+from typing import Generic, NoReturn, Protocol, TypeVar
 
 from slipstream.app import App
 from slipstream.observe import Backlog, EpochReport, Progress, Summary
@@ -33,7 +32,9 @@ from slipstream.observe import Backlog, EpochReport, Progress, Summary
 TICK = 0.1
 BACKLOG_SHARE = 0.05  # of the time at most is spent on looking how much input is left
 FORCED = 130
+_SHOW_CURSOR = b"\x1b[?25h\n"
 
+T = TypeVar("T")
 Event = tuple[EpochReport, Mapping[str, Backlog] | None]
 
 
@@ -51,30 +52,43 @@ class Display(Protocol):
 
 
 class Signals:
-    """How often the user has asked to stop. While nobody watches the count, the second time ends the process."""
+    """How often the user has asked to stop. While nobody watches the count, the last that is borne ends the process."""
 
-    def __init__(self) -> None:
+    def __init__(self, borne: int = 2) -> None:
         self.count = 0
         self.watched = False
-
-    def listen(self) -> None:
-        """Take the signals that ask for a stop, from here on."""
+        self._borne = borne
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._caught)
 
     def _caught(self, number: int, frame: FrameType | None) -> None:
         self.count += 1
-        if not self.watched and self.count > 1:
-            os._exit(FORCED)
+        if not self.watched and self.count >= self._borne:
+            leave()
+
+
+def leave() -> NoReturn:
+    """End the process at once, with the terminal as it was."""
+    if os.isatty(1):
+        os.write(1, _SHOW_CURSOR)
+    os._exit(FORCED)
+
+
+def aside(work: Callable[[], T]) -> T:
+    """What a function returns or raises, run in a thread, so that signals are taken meanwhile."""
+    worker = _Worker(work)
+    worker.start()
+    while worker.is_alive():
+        worker.join(TICK)
+    return worker.result()
 
 
 def run_app(app: App, until: str | int | None, display: Display, signals: Signals) -> Summary:
     """Run an app until it is done or the user stops it; a failure of the engine is raised here."""
     events: queue.SimpleQueue[Event] = queue.SimpleQueue()
     app.on_epoch(_reporter(app, events.put))
-    signals.listen()
     signals.watched = True
-    engine = _Engine(app, until)
+    engine = _Worker(lambda: app.run(until))
     engine.start()
     progress = Progress(started=time.time())
     stopping = False
@@ -91,7 +105,7 @@ def run_app(app: App, until: str | int | None, display: Display, signals: Signal
             return engine.result()
         if signals.count > 1:
             display.say("stopped at once; the epoch in hand will be run again at the next start")
-            os._exit(FORCED)
+            leave()
         if signals.count == 1:
             if not stopping:
                 display.say("finishing the epoch in hand, then stopping (once more to stop at once)")
@@ -99,25 +113,25 @@ def run_app(app: App, until: str | int | None, display: Display, signals: Signal
             app.stop()  # again and again: a stop that comes before the engine has begun is forgotten by it
 
 
-class _Engine(threading.Thread):
-    """Runs the app and keeps what came of it."""
+class _Worker(threading.Thread, Generic[T]):
+    """Runs a function and keeps what came of it."""
 
-    def __init__(self, app: App, until: str | int | None) -> None:
-        super().__init__(name="slipstream-run", daemon=True)
-        self._app, self._until = app, until
-        self._summary = Summary()
+    def __init__(self, work: Callable[[], T]) -> None:
+        super().__init__(name="slipstream-work", daemon=True)
+        self._work = work
+        self._results: list[T] = []
         self._failure: BaseException | None = None
 
     def run(self) -> None:
         try:
-            self._summary = self._app.run(self._until)
+            self._results.append(self._work())
         except BaseException as error:  # handed over to the main thread
             self._failure = error
 
-    def result(self) -> Summary:
+    def result(self) -> T:
         if self._failure is not None:
             raise self._failure
-        return self._summary
+        return self._results[0]
 
 
 def _reporter(app: App, put: Callable[[Event], None]) -> Callable[[EpochReport], None]:

@@ -66,6 +66,9 @@ class Accumulate:
         found, stored = task.before(self.trace, self.layer_schema()).newest(h, keys)
         old = self._load(stored)
         new = self._combine(old, change)
+        for buffer in self.buffers:
+            if buffer.show == "sum":
+                buffer.check(new.totals[buffer.argument])
         lives = np.ones(len(h), dtype=bool) if self.everything else new.rows > 0
         written = task.write(self.trace, self._layer(task, h, keys, new, lives))
         if self.emits:

@@ -168,12 +168,16 @@ class Buffer:
         return pa.array(self._double(totals), mask=none)
 
     def _long(self, totals: Totals, none: npt.NDArray[np.bool_] | None) -> pa.Array:
-        total = totals["sum"]
+        self.check(totals)
+        return pa.array(totals["sum"], mask=none)
+
+    def check(self, totals: Totals) -> None:
+        """Raise if a sum of whole numbers has wrapped around and must not. Totals that were stored have passed."""
         if self.ansi and "approximate" in totals:
-            wrapped = np.abs(totals["approximate"] - total.astype(np.float64)) > 2.0**62
+            approximate = totals["approximate"]
+            wrapped = np.abs(approximate - totals["sum"].astype(np.float64)) > 2.0**62
             if wrapped.any():
-                raise SumOverflow(totals["approximate"][wrapped][0])
-        return pa.array(total, mask=none)
+                raise SumOverflow(approximate[wrapped][0])
 
     def _decimal(self, argument: Argument, totals: Totals, none: npt.NDArray[np.bool_] | None) -> pa.Array:
         wide = exact.limbs_to_decimal(totals["sum"], argument.scale)

@@ -7,8 +7,8 @@ is plain JSON, in the store's catalog.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ import pyarrow as pa
 from slipstream.dataflow.accumulate import load_totals, show
 from slipstream.dataflow.accumulators import Argument, Buffer
 from slipstream.dataflow.task import column, longs, prefixed
-from slipstream.trace import Span, TraceReader, layer_schema
+from slipstream.trace import Span, TraceReader, layer_schema, shard_span
 
 
 @dataclass(frozen=True)
@@ -66,47 +66,70 @@ class Contents:
             tuple(Buffer(type=types.field(i).type, **buffer) for i, buffer in enumerate(said["buffers"])),
         )
 
-    def now(self, root: Path, as_of: int, span: Span, wanted: Sequence[str]) -> Iterator[pa.Table]:
-        """The view's rows as of an epoch, those of a span of hashes, some of its columns."""
+    def only(self, wanted: Sequence[str]) -> Contents:
+        """Some of the view's columns."""
+        by_name = dict(zip(self.schema.names, self.columns, strict=True))
+        schema = pa.schema([self.schema.field(name) for name in wanted])
+        return replace(self, schema=schema, columns=tuple(by_name[name] for name in wanted))
+
+    def now(self, root: Path, as_of: int, span: Span) -> Iterator[pa.Table]:
+        """The view's rows as of an epoch, those of a span of hashes."""
         if as_of == 0:
             return
-        picked = self._picked(wanted)
         reader = TraceReader(root / self.trace, as_of, span, schema=self.stored)
-        for chunk in reader.snapshot(None if self.buffers else [*picked, *self._bag()]):
+        for chunk in reader.snapshot(None if self.buffers else [*self.columns, *self._bag()]):
             rows = chunk.combine_chunks()
             if self._bag():
                 times = np.maximum(longs(rows, "diff"), 0)
                 if (times != 1).any():
                     rows = rows.take(pa.array(np.repeat(np.arange(rows.num_rows), times))).combine_chunks()
-            yield self._shown(rows, picked, wanted)
+            yield self._shown(rows)
 
     def changes(self, root: Path, since: int, until: int, span: Span) -> pa.Table:
         """The updates after `since` up to `until`: the view's columns, _epoch and _diff."""
         reader = TraceReader(root / self.trace, until, span, schema=self.stored)
         updates = reader.changes(since, until).combine_chunks()
-        shown = self._shown(updates, self.columns, self.schema.names)
-        shown = shown.append_column("_epoch", column(updates, "epoch"))
+        shown = self._shown(updates).append_column("_epoch", column(updates, "epoch"))
         return shown.append_column("_diff", column(updates, "diff"))
 
     def _bag(self) -> list[str]:
         return ["diff"] if "r" in self.stored.names else []
 
-    def _picked(self, wanted: Sequence[str]) -> tuple[str, ...]:
-        by_name = dict(zip(self.schema.names, self.columns, strict=True))
-        return tuple(by_name[name] for name in wanted)
-
-    def _shown(self, rows: pa.Table, picked: Sequence[str], wanted: Sequence[str]) -> pa.Table:
+    def _shown(self, rows: pa.Table) -> pa.Table:
         made: dict[str, pa.Array] = {}
-        if any(name.startswith("b") for name in picked):
+        if any(name.startswith("b") for name in self.columns):
             values = prefixed(rows, "v")
             totals = load_totals(self.arguments, values)
             group_rows = values[0].to_numpy(zero_copy_only=False)
             buffers = show(self.arguments, self.buffers, group_rows, totals)
             made = {f"b{i}": buffer for i, buffer in enumerate(buffers)}
-        arrays = [made[name] if name in made else column(rows, name) for name in picked]
-        if not arrays:  # a count of rows is all that is asked for
-            return pa.table({"_": pa.nulls(rows.num_rows)}).select([])
-        return pa.Table.from_arrays(arrays, schema=pa.schema([self.schema.field(name) for name in wanted]))
+        arrays = [made[name] if name in made else column(rows, name) for name in self.columns]
+        return pa.Table.from_arrays(arrays, schema=self.schema)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A read of a view as a Spark stage: one task a span, numbered by the column `id`. `since` asks for changes."""
+
+    contents: Contents
+    root: str
+    spans: int
+    as_of: int
+    since: int | None = None
+
+    def span(self, number: int) -> Iterator[pa.Table]:
+        """One span of what is read: the view's columns, then _epoch and _diff if it is changes."""
+        span = shard_span(number, self.spans)
+        if self.since is not None:
+            yield self.contents.changes(Path(self.root), self.since, self.as_of, span)
+        else:
+            yield from self.contents.now(Path(self.root), self.as_of, span)
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column("id").to_pylist():
+                for table in self.span(number):
+                    yield from table.combine_chunks().to_batches()
 
 
 def recorded(trace: str, schema: pa.Schema, stored: pa.Schema) -> Contents:

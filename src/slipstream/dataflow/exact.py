@@ -54,7 +54,9 @@ def times(x: Doubles, y: Doubles) -> Pair:
         x_high, x_low = _halves(x)
         y_high, y_low = _halves(y)
         error = ((x_high * y_high - product) + x_high * y_low + x_low * y_high) + x_low * y_low
-        return _renormalise(product, np.where(np.isfinite(error), error, 0.0))  # beyond 2**996 halves overflow
+        return _renormalise(
+            product, np.where(np.isfinite(error), error, 0.0)
+        )  # beyond 2**996 halves overflow
 
 
 def multiply(a: Pair, b: Pair) -> Pair:

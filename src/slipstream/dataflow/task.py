@@ -13,7 +13,6 @@ import gc
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
-from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -78,12 +77,15 @@ class Task:
         return writer.write(self.epoch, self.span, table, is_sorted=is_sorted)
 
 
-@cache
 def _settle_in() -> None:
-    """Once in a worker: what it has loaded stays loaded. PySpark collects garbage after every task, and would
-    otherwise look at every module's objects again each time, for longer than a small task takes.
+    """In a worker's first tasks: what is loaded by now stays loaded. PySpark collects garbage after every task, and
+    would otherwise look at every module's objects again each time, for longer than a small task takes.
     """
-    gc.freeze()
+    if next(_first_tasks, None) is not None:
+        gc.freeze()
+
+
+_first_tasks = iter(range(3))  # the serializers load more modules at the end of the first
 
 
 def gather(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> pa.Table:

@@ -13,11 +13,15 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from slipstream.trace import upkeep
+
+
+_PAUSE = 0.2  # seconds between two rounds, so that short epochs share one
 
 
 @dataclass(frozen=True)
@@ -100,6 +104,7 @@ def main() -> None:
             ready.wait_for(lambda: bool(latest))
             said = json.loads(latest.pop())
         tend(root, Word(said["computed"], said["keep_from"], tuple(said["histories"])))
+        time.sleep(_PAUSE)
 
 
 if __name__ == "__main__":

@@ -145,7 +145,8 @@ def _rows(root: Path, contents: Contents, epoch: int) -> tuple[int, bool]:
     stored = TraceReader(root / contents.trace, epoch, Span.whole(), schema=contents.stored).stats().rows
     if stored > COUNTED_ROWS:
         return stored, False
-    return sum(table.num_rows for table in contents.now(root, epoch, Span.whole(), [])), True
+    first = contents.only(contents.schema.names[:1])
+    return sum(table.num_rows for table in first.now(root, epoch, Span.whole())), True
 
 
 def _on_disk(root: Path, traces: set[str]) -> tuple[int, int]:

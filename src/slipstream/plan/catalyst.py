@@ -145,6 +145,11 @@ class Catalyst:
         """One node on one line, without expression ids."""
         return re.sub(r"#\d+L?", "", node.simpleString(60))
 
+    def text(self, plan: Node) -> str:
+        """A plan as text, whole: `toString` leaves out what is beyond 25 fields."""
+        written: str = plan.treeString(True, False, 2**31 - 1, False, False)
+        return written
+
     # Putting together
 
     def placeholder(self, schema: StructType) -> DataFrame:

@@ -204,7 +204,7 @@ class ViewCompiler:
         """What the query means, whatever its expression ids: traces of another meaning are never mixed with
         its own.
         """
-        text = plan.toString()
+        text = self._catalyst.text(plan)
         for node in self._catalyst.nodes(plan):
             leaf = self._catalyst.leaf_id(node)
             if leaf is not None and leaf in self._names:

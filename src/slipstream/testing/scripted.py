@@ -130,7 +130,7 @@ class Script:
         contents = Contents.described(store.catalog()["views"][view]["contents"])
         frames = {}
         for epoch in self.steps:
-            tables = list(contents.now(store.root, epoch, Span.whole(), contents.schema.names))
+            tables = list(contents.now(store.root, epoch, Span.whole()))
             whole = pa.concat_tables(tables) if tables else contents.schema.empty_table()
             schema = self._oracle(view, epoch).schema
             frames[epoch] = self.app.spark.createDataFrame(whole, StructType(schema.fields))

@@ -1,0 +1,27 @@
+"""PySpark's daemon of Python workers, loaded from the installed package.
+
+Spark puts `pyspark.zip` in front of every worker's path. Modules in a zip have no compiled form beside them,
+so each worker compiles PySpark anew when it starts: most of a second of a core. Where PySpark is installed as
+a package too, that copy is the same and is used. Set as `spark.python.daemon.module`; Spark runs it with
+`python -m` and the worker's module as argument.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib.machinery import PathFinder
+
+_ZIPS = ("pyspark.zip", "-src.zip")
+
+
+def without_zips(path: list[str]) -> list[str]:
+    """The path without Spark's zips, if PySpark can be found without them."""
+    rest = [entry for entry in path if not entry.endswith(_ZIPS)]
+    return rest if PathFinder.find_spec("pyspark", rest) and PathFinder.find_spec("py4j", rest) else path
+
+
+if __name__ == "__main__":
+    sys.path[:] = without_zips(sys.path)
+    from pyspark.daemon import manager
+
+    manager()
