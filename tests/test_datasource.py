@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -62,7 +63,11 @@ print(json.dumps({
 
 def test_another_program_reads_a_view(app: sl.App) -> None:
     ran = subprocess.run(
-        [sys.executable, "-c", OTHER_PROGRAM, str(app.store)], capture_output=True, text=True, check=False
+        [sys.executable, "-c", OTHER_PROGRAM, str(app.store)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYSPARK_PYTHON": sys.executable},
     )
     assert ran.returncode == 0, ran.stderr
     read = json.loads(ran.stdout.splitlines()[-1])

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -113,16 +113,14 @@ def _compile(
             )
             leaves[name] = leaf
             if readers[name] > 1:
-                delta = Delta(build.share(delta.plan), delta.diff, delta.route, delta.step)
+                delta = replace(delta, plan=build.share(delta.plan))
             inputs[catalyst.leaf_of(placeholders[name])] = delta
     compiled = []
     for name, frame in views.items():
         view = ViewCompiler(build, name, inputs, names).compile(frame, readers[name])
         compiled.append(view)
         if view.delta is not None:
-            step = Step("View", name)
-            delta = view.delta
-            inputs[catalyst.leaf_of(placeholders[name])] = Delta(delta.plan, delta.diff, delta.route, step)
+            inputs[catalyst.leaf_of(placeholders[name])] = replace(view.delta, step=Step("View", name))
     return compiled, leaves
 
 

@@ -119,6 +119,10 @@ LAUNCH = (
 
 EPOCH = (
     Setting("spark.sql.adaptive.enabled", "false", "re-planning a tiny stage costs more than it saves"),
+    Setting(
+        "spark.sql.autoBroadcastJoinThreshold", "-1", "a broadcast is a job of its own before the epoch's"
+    ),
+    Setting("spark.sql.unionOutputPartitioning", "false", "a task finds its shard by its partition's number"),
     Setting("spark.sql.execution.arrow.maxRecordsPerBatch", "1000000000", "one batch a shard"),
     Setting("spark.sql.execution.arrow.maxBytesPerBatch", "256m", "the same, within the JVM's direct memory"),
     Setting(

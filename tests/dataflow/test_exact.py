@@ -32,7 +32,7 @@ def unscaled(value: Decimal) -> int:
 
 
 def close(found: Fraction, wanted: Fraction, scale: Fraction, bits: int) -> bool:
-    return abs(found - wanted) <= scale / 2**bits
+    return bool(abs(found - wanted) <= scale / 2**bits)
 
 
 @given(doubles, doubles)
@@ -103,7 +103,10 @@ def test_a_sum_of_decimals_is_exact_whatever_the_order(terms: list[tuple[Decimal
 
 def test_a_slice_of_a_decimal_column_is_read_at_its_offset() -> None:
     array = pa.array([Decimal("1.5"), None, Decimal("-2.5")], type=pa.decimal128(10, 1)).slice(1)
-    assert exact.limbs_to_decimal(exact.decimal_limbs(array), 1).to_pylist() == [Decimal("0.0"), Decimal("-2.5")]
+    assert exact.limbs_to_decimal(exact.decimal_limbs(array), 1).to_pylist() == [
+        Decimal("0.0"),
+        Decimal("-2.5"),
+    ]
 
 
 def test_a_column_of_nothing_but_nulls_counts_as_zeros() -> None:

@@ -1,4 +1,4 @@
-"""A replay gives bit-identical layers: within an epoch it does not matter in which order, or in how many batches, rows arrive."""
+"""A replay gives bit-identical layers: within an epoch neither the order nor the batches that rows arrive in matter."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ from slipstream.dataflow.task import Task
 from slipstream.dataflow.topk import TopK
 
 HASH = 4  # few hashes, so that keys collide
-values = st.one_of(st.none(), st.sampled_from([0.1, -0.0, 0.0, 1e17, -1e17, math.nan, math.inf]), st.floats(-5, 5))
+values = st.one_of(
+    st.none(), st.sampled_from([0.1, -0.0, 0.0, 1e17, -1e17, math.nan, math.inf]), st.floats(-5, 5)
+)
 changes = st.lists(
     st.tuples(st.integers(0, 1), st.integers(0, 6), values, st.sampled_from([-2, -1, 1, 1, 3])), max_size=40
 )
@@ -42,7 +44,7 @@ JOINED = pa.schema(
 BAG = pa.schema([("h", pa.int64()), ("r", pa.int64()), ("v0", pa.float64()), ("diff", pa.int64())])
 KEYED = pa.schema([("h", pa.int64()), ("k0", pa.int64()), ("x0", pa.float64()), ("diff", pa.int64())])
 
-OPERATORS = {
+OPERATORS: dict[str, Any] = {
     "accumulate": Accumulate(
         "v",
         "t",
@@ -62,7 +64,7 @@ def batches(schema: pa.Schema, rows: Sequence[Change], size: int) -> Iterator[pa
     made: list[dict[str, Any]] = []
     for side, key, value, diff in rows:
         row = hash(None if value is None else "nan" if math.isnan(value) else value) % HASH
-        known = {"side": side, "h": key % HASH, "r": row, "k0": key, "diff": diff}
+        known: dict[str, Any] = {"side": side, "h": key % HASH, "r": row, "k0": key, "diff": diff}
         known |= {"x0": value, "v0": value, "a0": None if side else value, "b0": value if side else None}
         made.append({name: known[name] for name in schema.names})
     for at in range(0, len(made), size):

@@ -17,7 +17,7 @@ OpenApp = Callable[..., sl.App]
 
 @pytest.fixture
 def open_app(spark: SparkSession, tmp_path: Path) -> Iterator[OpenApp]:
-    """Opens apps on one store, one after another; the last one is closed, and every trace looked through, at the end."""
+    """Opens apps on one store, one after another; at the end they are closed, and their traces looked through."""
     opened: list[sl.App] = []
 
     def made(*, shards: int = 2, hash_bits: int = 64, store: str = "store", **options: Any) -> sl.App:

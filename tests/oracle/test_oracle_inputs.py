@@ -1,4 +1,4 @@
-"""Inputs that carry changes by key or with a diff, through a join and an aggregate, against batch Spark over what they amount to."""
+"""Inputs that carry changes by key or with a diff, through joins and aggregates, against batch Spark."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def test_rows_replaced_and_deleted_by_key(open_app: Any) -> None:
     script = Script(app, {"people": people, "rates": rates})
     script.step(lambda: people.append([("insert", i, "abc"[i % 3], i) for i in range(9)]))
     script.step(lambda: rates.append([("a", 1), ("b", 2), ("a", 3)]))  # the last of one key counts
-    script.step(
-        lambda: (
-            people.append([("update", 1, "a", 99), ("delete", 2, None, None), ("delete", 77, None, None)]),
-            people.append([("insert", 2, "b", 5), ("delete", 3, None, None), ("update", 1, "c", None)]),
-            rates.append([("c", 7), ("a", 3)]),
-        )
-    )
+
+    def changed() -> None:
+        people.append([("update", 1, "a", 99), ("delete", 2, None, None), ("delete", 77, None, None)])
+        people.append([("insert", 2, "b", 5), ("delete", 3, None, None), ("update", 1, "c", None)])
+        rates.append([("c", 7), ("a", 3)])
+
+    script.step(changed)
     script.step(lambda: people.append([("delete", i, None, None) for i in range(8)]))
     script.check()
 

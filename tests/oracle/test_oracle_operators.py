@@ -1,4 +1,4 @@
-"""Every operator, and chains of them, against batch Spark: inserts, deletes, duplicates, NULLs, skew and hashes that collide.
+"""Every operator, and chains of them, against batch Spark: deletes, duplicates, NULLs, skew, hashes that collide.
 
 Compiling an app costs more than running it, so views that read the same inputs share one.
 """
@@ -15,6 +15,7 @@ import pandas as pd
 import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.functions import pandas_udf
 
 from slipstream.durability.store import Store
 from slipstream.testing.scripted import Script, Scripted
@@ -37,7 +38,8 @@ LINEAR = {
     "twice": "SELECT k FROM a UNION ALL SELECT k FROM a",
     "exploded": "SELECT k, explode(array(l, i)) AS e FROM a",
     "lateral_outer": "SELECT k, e FROM a LATERAL VIEW OUTER explode(split(k, '')) t AS e",
-    "grouping_sets": "SELECT k, k2, grouping_id() g, sum(l) s, count(*) c FROM a GROUP BY GROUPING SETS ((k, k2), (k), ())",
+    "grouping_sets": "SELECT k, k2, grouping_id() g, sum(l) s, count(*) c "
+    "FROM a GROUP BY GROUPING SETS ((k, k2), (k), ())",
     "cubed": "SELECT k, k2, max(l) s FROM a GROUP BY CUBE (k, k2)",
     "sorted_only": "SELECT k, l FROM a ORDER BY l",
     "intersected": "SELECT k FROM a INTERSECT SELECT k FROM b",
@@ -46,7 +48,8 @@ LINEAR = {
 }
 SUMS = {
     "counts": "SELECT k, count(*) c, count(l) cl, sum(l) s, sum(i) si, sum(d) sd FROM a GROUP BY k",
-    "averages": "SELECT k, sum(m) sm, sum(w) sw, avg(m) am, avg(w) aw, avg(l) al, avg(d) ad, avg(i) ai FROM a GROUP BY k",
+    "averages": "SELECT k, sum(m) sm, sum(w) sw, avg(m) am, avg(w) aw, avg(l) al, avg(d) ad, "
+    "avg(i) ai FROM a GROUP BY k",
     "moments": "SELECT k, variance(d) a1, var_pop(l) a2, stddev(m) a3, stddev_pop(i) a4 FROM a GROUP BY k",
     "distinct_keys": "SELECT DISTINCT k, k2 FROM a",
     "distinct_doubles": "SELECT DISTINCT d FROM a",
@@ -55,7 +58,8 @@ SUMS = {
     "over_all": "SELECT count(*) c, sum(l) s, avg(d) a, sum(m) m, stddev(d) sd FROM a",
     "over_nothing": "SELECT count(*) c, sum(v) s FROM b WHERE v > 1000000",
     "having": "SELECT k, sum(l) s FROM a GROUP BY k HAVING sum(l) > 5 AND count(*) > 1",
-    "by_expression": "SELECT CASE WHEN l > 3 THEN 'x' ELSE 'y' END AS z, count(*) c, sum(l) + count(*) AS e FROM a GROUP BY 1",
+    "by_expression": "SELECT CASE WHEN l > 3 THEN 'x' ELSE 'y' END AS z, count(*) c, "
+    "sum(l) + count(*) AS e FROM a GROUP BY 1",
     "ordered_sums": "SELECT k, sum(l) s FROM a GROUP BY k ORDER BY s DESC",
     "tried_sums": "SELECT k, try_sum(l) s, try_avg(m) a FROM a GROUP BY k",
     "of_view": "SELECT c, count(*) n FROM counts GROUP BY c",
@@ -84,12 +88,15 @@ JOINS = {
     "of_join": "SELECT v, count(*) c FROM inner_one GROUP BY v",
 }
 GROUPS = {
-    "extremes": "SELECT k, max(l) m, min(d) mi, sort_array(collect_set(i)) cs, percentile(l, 0.5) p FROM a GROUP BY k",
+    "extremes": "SELECT k, max(l) m, min(d) mi, sort_array(collect_set(i)) cs, percentile(l, "
+    "0.5) p FROM a GROUP BY k",
     "lists": "SELECT k, sort_array(collect_list(l)) cl, max_by(l, struct(d, l)) mb FROM a GROUP BY k",
-    "distinct_counts": "SELECT k, count(DISTINCT l) c1, count(DISTINCT i) c2, sum(l) s, sum(DISTINCT l) sd FROM a GROUP BY k",
+    "distinct_counts": "SELECT k, count(DISTINCT l) c1, count(DISTINCT i) c2, sum(l) s, "
+    "sum(DISTINCT l) sd FROM a GROUP BY k",
     "windows": f"SELECT k, l, i, row_number() OVER w rn, lag(l) OVER w lg, sum(l) OVER w rs, "
     f"rank() OVER (PARTITION BY k ORDER BY l) rk FROM a WINDOW w AS (PARTITION BY k ORDER BY {TOTAL})",
-    "first_two": f"SELECT * FROM (SELECT k, l, i, row_number() OVER (PARTITION BY k ORDER BY l DESC, {TOTAL}) rn FROM a) WHERE rn <= 2",
+    "first_two": f"SELECT * FROM (SELECT k, l, i, row_number() OVER (PARTITION BY k ORDER BY l DESC, "
+    f"{TOTAL}) rn FROM a) WHERE rn <= 2",
     "ranked": "SELECT k, l, dense_rank() OVER (ORDER BY l) rk FROM a",
     "top_string": f"SELECT * FROM a ORDER BY k DESC NULLS LAST, {ALL} LIMIT 4",
     "top_double": f"SELECT * FROM a ORDER BY d, {ALL} LIMIT 4",
@@ -115,14 +122,27 @@ def a_row(random: random.Random) -> tuple[Any, ...]:
         pick([0, 1, 2, 3, 7, -2, None]),
         pick([0.0, -0.0, 1e300, 1e10, float("nan"), None, float("inf")]) if odd else pick([0.1, 0.7, -1.25]),
         pick([Decimal("1.10"), Decimal("-99999.99"), Decimal("0.00"), None]),
-        pick([Decimal("1.1234567890"), Decimal("-9999999999999999999999.5"), Decimal("1e20"), Decimal(-1), None]),
+        pick(
+            [
+                Decimal("1.1234567890"),
+                Decimal("-9999999999999999999999.5"),
+                Decimal("1e20"),
+                Decimal(-1),
+                None,
+            ]
+        ),
         pick([Decimal("1.1234567890"), Decimal("1.1234567891"), Decimal("-123456789012345.5"), None]),
     )
 
 
 def b_row(random: random.Random) -> tuple[Any, ...]:
     pick = random.choice
-    return (pick(["x", "y", "zz", "q", None, ""]), pick([0, 1, None]), pick([0, 2, 4, None]), pick(["u", None]))
+    return (
+        pick(["x", "y", "zz", "q", None, ""]),
+        pick([0, 1, None]),
+        pick([0, 2, 4, None]),
+        pick(["u", None]),
+    )
 
 
 def steps(a: Scripted, b: Scripted, random: random.Random) -> Iterator[Callable[[], None]]:
@@ -160,7 +180,7 @@ def by_pandas(a: DataFrame) -> DataFrame:
         return values / 2
 
     halved.__annotations__ = {"values": pd.Series, "return": pd.Series}  # as types, not as text
-    half = F.pandas_udf(halved, "double")  # type: ignore[call-overload]
+    half = pandas_udf(halved, "double")  # type: ignore[call-overload]
     return a.groupBy(half("d").alias("half")).agg(F.count("*").alias("c"))
 
 
@@ -172,7 +192,12 @@ def without_duplicates(a: DataFrame) -> DataFrame:
     return a.dropDuplicates(["k", "k2"]).select("k", "k2")
 
 
-FUNCTIONS = {"by_python": by_python, "by_pandas": by_pandas, "pivoted": pivoted, "without_duplicates": without_duplicates}
+FUNCTIONS = {
+    "by_python": by_python,
+    "by_pandas": by_pandas,
+    "pivoted": pivoted,
+    "without_duplicates": without_duplicates,
+}
 
 
 @pytest.mark.parametrize("seed", SEEDS)

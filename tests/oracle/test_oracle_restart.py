@@ -1,4 +1,4 @@
-"""Restarts: closed, killed, failed, with another number of shards. The views equal batch Spark over all the input, each row of it once."""
+"""Restarts: closed, killed, failed, with another number of shards. Every row of the input counts once."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,8 @@ def test_a_restart_goes_on_with_any_number_of_shards(open_app: Any) -> None:
         declare(app, t.source)
         script = Script(app, {"t": t})
         script.steps = held
-        script.step(lambda: t.append([("abcdefg"[i % 7], start * 10 + i) for i in range(12)]))
+        rows = [("abcdefg"[i % 7], start * 10 + i) for i in range(12)]
+        script.step(partial(t.append, rows))
         script.step(lambda: t.retract(t.rows[::5]))
         script.check()
         app.close()
@@ -61,7 +63,6 @@ def test_input_that_was_handed_over_and_not_run_is_taken_up_after_a_restart(open
     declare(app, sl.memory("k string, v long"), {"sums": VIEWS["sums"]})
     app.run(until="caught_up")
     assert rows_of(app.read("sums")) == [("x", 3, 2)]
-
 
 
 def test_a_failed_epoch_publishes_nothing_and_is_taken_again(open_app: Any) -> None:
@@ -143,7 +144,10 @@ app.run(until="caught_up")
 def test_a_killed_process_loses_nothing_and_doubles_nothing(open_app: Any, tmp_path: Path, when: str) -> None:
     """Killed once the epoch's input was cut, before and after its layers were written."""
     ran = subprocess.run(
-        [sys.executable, "-c", KILLED, str(tmp_path / "store"), when], capture_output=True, text=True, env=os.environ
+        [sys.executable, "-c", KILLED, str(tmp_path / "store"), when],
+        capture_output=True,
+        text=True,
+        env=os.environ,
     )
     assert ran.returncode == -signal.SIGKILL, ran.stderr
     app = open_app()

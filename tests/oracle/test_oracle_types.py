@@ -13,6 +13,7 @@ from slipstream.testing.scripted import Script, Scripted
 pytestmark = pytest.mark.spark
 
 NAN, INF = float("nan"), float("inf")
+at = datetime.fromisoformat
 VALUES: dict[str, tuple[str, list[Any]]] = {
     "text": ("string", ["", "a", "ä", "a" * 40, "a" * 40 + "b"]),
     "truth": ("boolean", [True, False]),
@@ -25,8 +26,8 @@ VALUES: dict[str, tuple[str, list[Any]]] = {
     "narrow": ("decimal(10,2)", [Decimal("1.10"), Decimal("-1.10"), Decimal("0.00")]),
     "wide": ("decimal(38,10)", [Decimal("1e27"), Decimal("-1e27"), Decimal("1E-10")]),
     "day": ("date", [date(1969, 12, 31), date(2024, 2, 29)]),
-    "moment": ("timestamp", [datetime(1969, 12, 31, 23), datetime(2024, 3, 31, 1, 30, 0, 123456)]),
-    "wall": ("timestamp_ntz", [datetime(1969, 12, 31, 23), datetime(2024, 3, 31, 2, 30, 0, 123456)]),
+    "moment": ("timestamp", [at("1969-12-31T23:00"), at("2024-03-31T01:30:00.123456")]),
+    "wall": ("timestamp_ntz", [at("1969-12-31T23:00"), at("2024-03-31T02:30:00.123456")]),
     "raw": ("binary", [b"", b"\x00", b"\xff\x00", b"a" * 40]),
     "pair": ("struct<x:int,y:string>", [(1, "a"), (1, None), (None, None)]),
     "several": ("array<double>", [[], [1.0], [1.0, None], [NAN, -0.0]]),
@@ -44,10 +45,17 @@ def test_oracle_types(open_app: Any, part: int) -> None:
     app = open_app(hash_bits=4, history=None)
     app.source("t", t.source)
     app.view("as_values", "SELECT * FROM t WHERE id >= 0")
-    app.view("as_group_values", f"SELECT id % 3 g, collect_list(struct({', '.join(kinds)}))[0] IS NULL e, max(id) m FROM t GROUP BY 1")
+    app.view(
+        "as_group_values",
+        f"SELECT id % 3 g, collect_list(struct({', '.join(kinds)}))[0] IS NULL e, max(id) m FROM t GROUP BY 1",
+    )
+    app.view("joined_values", "SELECT x.id, y.m FROM t x LEFT JOIN t y ON x.id = y.id + 1")
     for name in kinds:
         app.view(f"key_{name}", f"SELECT {name} AS k, count(*) c, sum(id) s FROM t GROUP BY {name}")
-        app.view(f"joined_{name}", f"SELECT x.id, y.{name} AS v FROM t x JOIN t y ON x.{name} = y.{name} AND x.id < y.id")
+        app.view(
+            f"joined_{name}",
+            f"SELECT x.id, y.{name} AS v FROM t x JOIN t y ON x.{name} = y.{name} AND x.id < y.id",
+        )
         app.view(f"top_{name}", f"SELECT {name} AS v, id FROM t ORDER BY {name} DESC NULLS LAST, id LIMIT 3")
     script = Script(app, {"t": t})
     rows = made_rows(kinds)

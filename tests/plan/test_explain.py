@@ -18,7 +18,8 @@ def explained(spark: SparkSession, store: Path) -> str:
         app.source("customers", sl.memory("cid long, country string"))
         app.view(
             "revenue",
-            "SELECT country, sum(amount) AS revenue FROM orders JOIN customers USING (cid) WHERE amount > 0 GROUP BY country",
+            "SELECT country, sum(amount) AS revenue FROM orders JOIN customers USING (cid) "
+            "WHERE amount > 0 GROUP BY country",
         )
         app.view("leaders", "SELECT * FROM revenue ORDER BY revenue DESC LIMIT 10")
         app.view("largest", "SELECT cid, max(amount) AS m FROM orders GROUP BY cid")

@@ -1,4 +1,4 @@
-"""What cannot be maintained is refused when it is declared: the text names the view, the construct, why, and what to do."""
+"""What cannot be maintained is refused when it is declared: the view, the construct, why, and what to do."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.functions import pandas_udf
 
 import slipstream as sl
 from slipstream.errors import CannotMaintain
@@ -33,7 +34,11 @@ OPEN = "which rows it keeps is left open"
 REFUSED = {
     "rand": ("SELECT k, rand() r FROM t", "rand(", RANDOM),
     "uuid": ("SELECT k, uuid() r FROM t", "uuid(", RANDOM),
-    "monotonic": ("SELECT k, monotonically_increasing_id() r FROM t", "monotonically_increasing_id()", RANDOM),
+    "monotonic": (
+        "SELECT k, monotonically_increasing_id() r FROM t",
+        "monotonically_increasing_id()",
+        RANDOM,
+    ),
     "in_filter": ("SELECT k FROM t WHERE rand() < 0.5", "rand(", RANDOM),
     "now": ("SELECT k, current_timestamp() r FROM t", "current_timestamp()", FROZEN),
     "today": ("SELECT k FROM t WHERE current_date() > date'2020-01-01'", "current_date()", FROZEN),
@@ -44,11 +49,19 @@ REFUSED = {
     ),
     "sampled": ("SELECT * FROM t TABLESAMPLE (10 PERCENT)", "Sample", "it picks rows at random"),
     "limited": ("SELECT * FROM t LIMIT 3", "LIMIT without ORDER BY", OPEN),
-    "offset": ("SELECT * FROM t ORDER BY k LIMIT 3 OFFSET 2", "OFFSET", "only the first rows of an order can be maintained yet"),
+    "offset": (
+        "SELECT * FROM t ORDER BY k LIMIT 3 OFFSET 2",
+        "OFFSET",
+        "only the first rows of an order can be maintained yet",
+    ),
     "below": ("SELECT t.v FROM t JOIN u ON t.v < u.v", "Join Inner, (v < v)", "at least one equality"),
     "crossed": ("SELECT t.v FROM t CROSS JOIN u", "Join", "at least one equality"),
     "scalar": ("SELECT k, (SELECT max(v) FROM u) m FROM t", "ScalarSubquery", WITHIN),
-    "global_max": ("SELECT max(v) FROM t", "max(v)", "over the whole input only count, sum, avg, variance and stddev"),
+    "global_max": (
+        "SELECT max(v) FROM t",
+        "max(v)",
+        "over the whole input only count, sum, avg, variance and stddev",
+    ),
     "constant": ("SELECT 1 AS one", "OneRowRelation", "it reads no source"),
     "ranged": ("SELECT t.k FROM t JOIN range(3) r ON r.id = t.v", "Range", "it reads no source"),
 }
@@ -69,8 +82,10 @@ def test_refused_when_declared(app: sl.App, name: str) -> None:
 
 
 def test_a_function_marked_nondeterministic_is_refused(app: sl.App) -> None:
-    noise = F.udf(lambda: random.random(), "double").asNondeterministic()  # noqa: S311
-    with pytest.raises(CannotMaintain, match="the function is marked nondeterministic. Instead: make it a function"):
+    noise = F.udf(lambda: random.random(), "double").asNondeterministic()
+    with pytest.raises(
+        CannotMaintain, match=r"the function is marked nondeterministic. Instead: make it a function"
+    ):
         app.view("noisy", lambda t: t.select("k", noise().alias("n")))
 
 
@@ -81,13 +96,16 @@ def test_a_table_that_is_not_followed_is_refused(app: sl.App, tmp_path: Path) ->
     def with_table(t: DataFrame) -> DataFrame:
         return t.join(table, "v")
 
-    with pytest.raises(CannotMaintain, match=r"does not follow, so that later changes of it would be missed. Instead: declare"):
+    with pytest.raises(
+        CannotMaintain,
+        match=r"does not follow, so that later changes of it would be missed. Instead: declare",
+    ):
         app.view(with_table)
 
 
 def test_rows_of_the_program_are_refused_as_they_would_never_change(app: sl.App) -> None:
     fixed = app.spark.createDataFrame([("x",)], "k string")
-    with pytest.raises(CannotMaintain, match="Instead: "):
+    with pytest.raises(CannotMaintain, match=r"Instead: "):
         app.view("with_rows", lambda t: t.join(fixed, "k"))
 
 
@@ -96,8 +114,8 @@ def test_an_aggregate_in_python_is_refused(app: sl.App) -> None:
         return float(values.max())
 
     largest.__annotations__ = {"values": pd.Series, "return": float}
-    top = F.pandas_udf(largest, "double")  # type: ignore[call-overload]
-    with pytest.raises(CannotMaintain, match="aggregates written in Python cannot be maintained yet"):
+    top = pandas_udf(largest, "double")  # type: ignore[call-overload]
+    with pytest.raises(CannotMaintain, match=r"aggregates written in Python cannot be maintained yet"):
         app.view("by_python", lambda t: t.groupBy("k").agg(top("v").alias("m")))
 
 

@@ -20,7 +20,6 @@ from pathlib import Path
 
 from slipstream.trace import upkeep
 
-
 _PAUSE = 0.2  # seconds between two rounds, so that short epochs share one
 
 

@@ -1,17 +1,24 @@
 """How much input an epoch takes: steered so that its duration stays near a target.
 
-A pure controller, one for each source. An epoch that took all that it was allowed and was early lets the next
-take more, at most twice as much; one that was late makes the next take less, at least half. Where less was
-there than allowed, nothing is learnt from being early.
+A pure controller, one for each source. An epoch's duration is taken to be a fixed part and a part that grows
+with its input; both are fitted to the last few epochs. The next epoch gets the input whose share fits into
+what the fixed part leaves of the target. Where the fixed part alone is most of the target, or more, taking
+less input would make no epoch shorter, only more of them: then input gets half the target to itself.
+
+A budget changes by at most a factor of two an epoch. Where less was there than allowed, nothing is learnt
+about taking more.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from statistics import mean
 
 _START = {"bytes": 16 << 20, "rows": 200_000}
 _LEAST = {"bytes": 64 << 10, "rows": 1_000}
 _FULL = 0.5  # of the budget: whole files rarely fill it to the brim
+_REMEMBERED = 8
+_EXPLORE = 1.25
 
 
 @dataclass(frozen=True)
@@ -32,11 +39,12 @@ class Bounds:
 
 @dataclass(frozen=True)
 class Budget:
-    """What the next epoch may take of one source."""
+    """What the next epoch may take of one source, and what the last ones took: (amount, seconds)."""
 
     amount: int
     bounds: Bounds
     target: float
+    recent: tuple[tuple[int, float], ...] = ()
 
     @staticmethod
     def start(unit: str, target: float, least: int | None = None, most: int | None = None) -> Budget:
@@ -45,8 +53,22 @@ class Budget:
 
     def after(self, took: int, seconds: float) -> Budget:
         """The budget after an epoch that took so much and so long."""
-        factor = min(2.0, max(0.5, self.target / max(seconds, 1e-3)))
-        if factor >= 1.0 and took < self.amount * _FULL:
-            return self
-        amount = self.amount * factor if factor >= 1.0 else min(self.amount, max(took, 1)) * factor
-        return Budget(self.bounds.clip(amount), self.bounds, self.target)
+        learnt = replace(self, recent=(*self.recent, (took, seconds))[-_REMEMBERED:])
+        wanted = learnt._wanted(seconds)
+        if wanted >= self.amount and took < self.amount * _FULL:
+            return learnt
+        return replace(learnt, amount=self.bounds.clip(min(2 * self.amount, max(self.amount / 2, wanted))))
+
+    def _wanted(self, seconds: float) -> float:
+        """The amount whose epoch would take the target's time."""
+        amounts, times = [took for took, _ in self.recent], [spent for _, spent in self.recent]
+        middle, usual = mean(amounts), mean(times)
+        spread = sum((amount - middle) ** 2 for amount in amounts)
+        together = sum((amount - middle) * (spent - usual) for amount, spent in self.recent)
+        if spread == 0 or together <= 0:  # nothing to tell the two parts apart by: try
+            if seconds < self.target / 2:
+                return 2.0 * self.amount
+            return self.amount * (_EXPLORE if seconds < self.target else 1 / _EXPLORE)
+        slope = together / spread
+        fixed = max(0.0, usual - slope * middle)
+        return max(self.target - fixed, self.target / 2) / slope

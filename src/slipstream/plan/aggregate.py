@@ -112,7 +112,7 @@ def accumulate(
         direct = Direct(made[0], shown)
     step = Step("Accumulate", catalyst.line(node), (child.step,), (trace,))
     if not emits:
-        return Delta(ran, None, None, step), direct
+        return Delta(ran, None, None, step, "sharded"), direct
     below, key_attributes = _restore(build, ran, keys, found, buffers)
     diff, route = catalyst.attribute(below[0]), catalyst.attribute(below[1])
     replaced = _replacements(catalyst, node, found, key_attributes)
@@ -122,7 +122,7 @@ def accumulate(
         for result, target in zip(results, catalyst.output(node), strict=True)
     ]
     plan = catalyst.project([*named, diff, route], catalyst.project(below, ran))
-    return Delta(plan, diff, route, step), direct
+    return Delta(plan, diff, route, step, "sharded"), direct
 
 
 def _restore(

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -78,7 +78,7 @@ class ViewCompiler:
         """The view's change, computed once for all that read it."""
         attributes = [*self._catalyst.output(plan), *delta.extras()]
         shared = self._build.share(self._catalyst.project(attributes, delta.plan))
-        return Delta(shared, delta.diff, delta.route, delta.step)
+        return replace(delta, plan=shared)
 
     def _direct(self, plan: Node, emits: bool) -> tuple[Delta, Direct] | None:
         """An aggregation at the root whose output can be read from its totals."""
@@ -129,7 +129,7 @@ class ViewCompiler:
         renamed = [catalyst.renamed(a, b) for a, b in zip(carried, catalyst.output(leaf), strict=True)]
         plan = catalyst.project([*renamed, *extras], delta.plan)
         new = [catalyst.attribute(each) for each in extras]
-        return Delta(plan, new[0], new[1] if len(new) > 1 else None, delta.step)
+        return replace(delta, plan=plan, diff=new[0], route=new[1] if len(new) > 1 else None)
 
     def _aggregate(self, node: Node, child: Delta) -> Delta:
         catalyst = self._catalyst
@@ -165,7 +165,7 @@ class ViewCompiler:
         """The terminal that writes the view's own trace: where the rows lie, or by a hash of the row."""
         catalyst, build = self._catalyst, self._build
         columns, _ = build.store(catalyst.output(plan), [], "v")
-        row = build.hash(column for column, _ in columns.values())
+        row = build.hash(build.hashable(columns.values()))
         route = row if delta.route is None else catalyst.column(delta.route)
         selected = {"h": (route, LongType()), "r": (row, LongType()), **columns}
         selected["diff"] = (catalyst.column(delta.diff), LongType())

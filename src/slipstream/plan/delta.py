@@ -7,8 +7,9 @@ view can be written where they are.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -17,15 +18,23 @@ from pyspark.sql.types import DataType
 from slipstream.dataflow.graph import Step
 from slipstream.plan.catalyst import Catalyst, Expr, Node
 
+Layout = Literal["free", "sharded", "mixed"]
+
 
 @dataclass(frozen=True)
 class Delta:
-    """A plan for the change of a collection."""
+    """A plan for the change of a collection.
+
+    layout says how its last stage lies in partitions. `free`: no operator runs in it, so any partitions will
+    do. `sharded`: operators run in it, and partition i holds shard i modulo the number of shards. `mixed`: a
+    union of both, sharded partitions first.
+    """
 
     plan: Node
     diff: Expr
     route: Expr | None
     step: Step
+    layout: Layout
 
     def extras(self) -> list[Expr]:
         return [self.diff] if self.route is None else [self.diff, self.route]
@@ -75,6 +84,12 @@ class Builder:
             return F.lit(0).cast("long")
         return self.shortened(F.xxhash64(*columns))
 
+    def hashable(self, values: Iterable[tuple[Column, DataType]]) -> list[Column]:
+        """Those of a row's values that Spark hashes: all but maps. Rows of one hash are told apart by their
+        values.
+        """
+        return [column for column, kind in values if "map<" not in kind.simpleString()]
+
     def shortened(self, value: Column) -> Column:
         cut = 64 - self.hash_bits
         return F.shiftleft(F.shiftright(value, cut), cut) if cut else value
@@ -83,6 +98,24 @@ class Builder:
         """Rows sent to the shard that holds their `h`: a contiguous range of it."""
         top = F.shiftright("h", 33) + F.lit(1 << 30)
         return frame.repartitionById(self.shards, F.shiftright(top * F.lit(self.shards), 31).cast("int"))
+
+    def union(self, parts: Sequence[tuple[Node, Layout]]) -> tuple[Node, Layout]:
+        """The union of some plans with the same attributes, and its layout.
+
+        A task knows its shard by the number of its partition, and Spark numbers the partitions of a union one
+        part after another. So sharded parts come first; a part that is mixed itself is shuffled, which ends
+        its stage.
+        """
+        ended = [
+            (self._ended(plan), "free") if layout == "mixed" else (plan, layout) for plan, layout in parts
+        ]
+        sharded = [plan for plan, layout in ended if layout == "sharded"]
+        free = [plan for plan, layout in ended if layout == "free"]
+        layout: Layout = "free" if not sharded else "mixed" if free else "sharded"
+        return self.catalyst.union([*sharded, *free]), layout
+
+    def _ended(self, plan: Node) -> Node:
+        return self.catalyst.over(plan, lambda frame: frame.repartition(self.shards, *frame.columns))
 
     def leaf(self, frame: DataFrame) -> Leaf:
         node = self.catalyst.analysed(frame)

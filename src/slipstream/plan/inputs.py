@@ -49,7 +49,7 @@ def input_delta(
     if mode == "append":
         frame = frame.withColumn("_diff", F.lit(1).cast("long"))
     plan = catalyst.analysed(frame)
-    return leaf, Delta(plan, catalyst.output(plan)[-1], None, step)
+    return leaf, Delta(plan, catalyst.output(plan)[-1], None, step, "free")
 
 
 def _upsert(
@@ -83,4 +83,4 @@ def _upsert(
     diff, route = build.out(ran, "diff", "_diff"), build.out(ran, "h")
     plan = catalyst.project([*build.restored(ran, stored), diff, route], ran)
     upsert = Step("Upsert", f"{name} by {', '.join(key)}", (step,), (trace,))
-    return Delta(plan, catalyst.attribute(diff), catalyst.attribute(route), upsert)
+    return Delta(plan, catalyst.attribute(diff), catalyst.attribute(route), upsert, "sharded")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from slipstream.dataflow.graph import Step
 from slipstream.dataflow.join import Join
 from slipstream.plan import regroup
@@ -46,7 +48,7 @@ def inner(build: Builder, node: Node, left: Delta, right: Delta, name: str, trac
         for pair, kind in zip(pairs, kinds, strict=True):
             if kind == "EqualTo" and pair[i].nullable():
                 plan = catalyst.where(plan, catalyst.column(pair[i]).isNotNull())
-        sides.append(Delta(plan, child.diff, child.route, child.step))
+        sides.append(replace(child, plan=plan))
     ran, stored = regroup.join_stage(
         build, node, pairs, (sides[0], sides[1]), lambda schema: Join(name, traces, schema)
     )
@@ -57,4 +59,4 @@ def inner(build: Builder, node: Node, left: Delta, right: Delta, name: str, trac
     if condition is not None:
         plan = catalyst.filter(condition, plan)
     step = Step("Join", catalyst.line(node), (left.step, right.step), traces)
-    return Delta(plan, catalyst.attribute(diff), catalyst.attribute(route), step)
+    return Delta(plan, catalyst.attribute(diff), catalyst.attribute(route), step, "sharded")

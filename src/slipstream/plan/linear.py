@@ -5,6 +5,8 @@ Project, Filter, Generate, Expand, Union and the nodes that evaluate Python UDFs
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from slipstream.dataflow.graph import Step
 from slipstream.plan.catalyst import Node
 from slipstream.plan.delta import Builder, Delta
@@ -23,7 +25,7 @@ PASSING = {"Filter", "Generate", "ArrowEvalPython", "BatchEvalPython"}
 def project(build: Builder, node: Node, child: Delta) -> Delta:
     catalyst = build.catalyst
     plan = catalyst.project([*catalyst.items(node.projectList()), *child.extras()], child.plan)
-    return Delta(plan, child.diff, child.route, _step(build, node, child))
+    return replace(child, plan=plan, step=_step(build, node, child))
 
 
 def passing(build: Builder, node: Node, child: Delta) -> Delta:
@@ -31,22 +33,28 @@ def passing(build: Builder, node: Node, child: Delta) -> Delta:
     catalyst = build.catalyst
     own = catalyst.output(catalyst.children(node)[0])
     ordered = catalyst.project([*own, *child.extras()], child.plan)
-    return Delta(catalyst.with_children(node, [ordered]), child.diff, child.route, _step(build, node, child))
+    return replace(child, plan=catalyst.with_children(node, [ordered]), step=_step(build, node, child))
 
 
 def expand(build: Builder, node: Node, child: Delta) -> Delta:
     plan, carried = build.catalyst.expand(node, child.extras(), child.plan)
-    return Delta(plan, carried[0], carried[1] if child.route is not None else None, _step(build, node, child))
+    route = carried[1] if child.route is not None else None
+    return replace(child, plan=plan, diff=carried[0], route=route, step=_step(build, node, child))
 
 
 def union(build: Builder, node: Node, children: list[Delta]) -> Delta:
     """Rows of different inputs lie in shards by different keys, so the route is lost."""
     catalyst = build.catalyst
-    plans = []
+    targets = catalyst.output(node)
+    diff = catalyst.alias(children[0].diff, "diff")
+    parts = []
     for own, child in zip(catalyst.children(node), children, strict=True):
-        plans.append(catalyst.project([*catalyst.output(own), child.diff], child.plan))
+        renamed = [catalyst.renamed(a, b) for a, b in zip(catalyst.output(own), targets, strict=True)]
+        signed = catalyst.renamed(child.diff, catalyst.attribute(diff))
+        parts.append((catalyst.project([*renamed, signed], child.plan), child.layout))
+    plan, layout = build.union(parts)
     step = Step("Linear", f"Union of {len(children)}", tuple(child.step for child in children))
-    return Delta(catalyst.union(plans), children[0].diff, None, step)
+    return Delta(plan, catalyst.attribute(diff), None, step, layout)
 
 
 def _step(build: Builder, node: Node, child: Delta) -> Step:

@@ -88,7 +88,7 @@ def refuse_node(catalyst: Catalyst, view: str, node: Node) -> CannotMaintain:
             view,
             "OFFSET",
             "only the first rows of an order can be maintained yet",
-            "keep the rows that it skips too (ORDER BY ... LIMIT limit + offset), and skip them where the view is read: app.sql(...)",
+            "keep the skipped rows too (LIMIT limit + offset), and skip them where the view is read: app.sql(...)",
         )
     if kind in ("GlobalLimit", "LocalLimit", "Tail"):
         return CannotMaintain(
@@ -140,7 +140,7 @@ def check_plan(catalyst: Catalyst, view: str, node: Node, inputs: Collection[int
 
 
 def sort_below(catalyst: Catalyst, limit: Node) -> tuple[list[Node], Node] | None:
-    """The Sort whose first rows a limit keeps, if that is what it does, and the projections in between, topmost first."""
+    """The Sort whose first rows a limit keeps, if it does, after the projections in between, topmost first."""
     constant = catalyst.kind(limit.limitExpr()) == "Literal"
     node = catalyst.children(limit)[0]
     between = []

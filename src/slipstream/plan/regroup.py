@@ -96,16 +96,16 @@ def join_stage(
     for i, child in enumerate(inputs):
         key_columns = [catalyst.column(key) for key in own_keys[i]]
         own = {name: column for name, (column, _) in values[i].items()}
-        row = build.hash([*key_columns, *own.values()])
+        row = build.hash([*key_columns, *build.hashable(values[i].values())])
         selected = [F.lit(i).alias("side"), build.hash(key_columns).alias("h"), row.alias("r")]
         selected += [column.alias(f"k{j}") for j, column in enumerate(key_columns)]
         selected += [own.get(name, F.lit(None).cast(kind)).alias(name) for name, kind in types.items()]
         selected.append(catalyst.column(child.diff).alias("diff"))
-        halves.append(catalyst.select(child.plan, selected))
+        halves.append((catalyst.select(child.plan, selected), child.layout))
     kinds: dict[str, DataType] = {"side": IntegerType(), "h": LongType(), "r": LongType()}
     kinds |= {f"k{i}": catalyst.type_of(key) for i, key in enumerate(own_keys[0])}
     kinds |= {**types, "diff": LongType()}
-    both = catalyst.union(halves)
+    both, _ = build.union(halves)
     return stage(build, both, {name: (F.col(name), kind) for name, kind in kinds.items()}, make), stored
 
 
@@ -119,7 +119,7 @@ def _one_input(
     normal = [catalyst.normalised(key) for key in keys]
     values, stored = build.store(catalyst.output(catalyst.children(node)[0]), normal, "a")
     key_columns = [catalyst.column(key) for key in normal]
-    row = [*key_columns, *(column for column, _ in values.values())]
+    row = [*key_columns, *build.hashable(values.values())]
     columns: Columns = {
         "side": (F.lit(0), IntegerType()),
         "h": (build.hash(key_columns), LongType()),
@@ -154,4 +154,4 @@ def _signed(
     plan = catalyst.select(evaluated, [*columns, side.cast("long").alias("diff")])
     diff = catalyst.output(plan)[-1]
     fed = (inputs,) if isinstance(inputs, Step) else inputs
-    return Delta(plan, diff, None, Step("Regroup", catalyst.line(node), fed, traces))
+    return Delta(plan, diff, None, Step("Regroup", catalyst.line(node), fed, traces), "free")

@@ -37,7 +37,7 @@ def topk(build: Builder, sort: Node, limit: int, child: Delta, name: str, trace:
     attributes = catalyst.output(sort)
     values, stored = build.store(attributes, [], "v")
     columns: Columns = {"h": (catalyst.order_prefix(orders[0]), LongType())}
-    columns["r"] = (build.hash(column for column, _ in values.values()), LongType())
+    columns["r"] = (build.hash(build.hashable(values.values())), LongType())
     columns |= values
     columns["diff"] = (catalyst.column(child.diff), LongType())
 
@@ -62,4 +62,4 @@ def topk(build: Builder, sort: Node, limit: int, child: Delta, name: str, trace:
 
     plan = catalyst.over(below, ranked)
     step = Step("TopK", f"first {limit} by {', '.join(o.sql() for o in orders)}", (child.step,), (trace,))
-    return Delta(plan, catalyst.output(plan)[-1], None, step)
+    return Delta(plan, catalyst.output(plan)[-1], None, step, "free")

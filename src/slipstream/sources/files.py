@@ -92,6 +92,7 @@ class Files(Source):
         self._nothing.mkdir(parents=True, exist_ok=True)
         for range_ in consumed:
             self._listing.consume(_files(range_))
+        self._listing.watch()
 
     def cut(self, budget: int | None) -> Cut | None:
         self._listing.look()

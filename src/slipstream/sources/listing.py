@@ -104,15 +104,20 @@ class Listing:
             self._waiting.pop(file.name, None)
             self._moved.discard(file.name)
 
+    def watch(self) -> None:
+        """From now on, notice what is moved in. A folder that is not there yet is watched when it is."""
+        if self._watch is None and self.folder.is_dir():
+            self._watch = Watch(self.folder)
+
     def look(self) -> None:
         """Bring the picture up to date."""
         try:
             folder_time = self.folder.stat().st_mtime_ns
         except FileNotFoundError:
             return
-        if self._watch is None:
-            self._watch = Watch(self.folder)
-        self._moved |= self._watch.arrived()
+        self.watch()
+        if self._watch is not None:
+            self._moved |= self._watch.arrived()
         if folder_time != self._quiet_since:
             # The folder's time is the file system's, so it is compared with the machine's, not with our clock.
             settled = time.time() - folder_time / 1e9 > RACY

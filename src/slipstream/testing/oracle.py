@@ -1,8 +1,9 @@
 """The batch oracle: a view, recomputed from scratch by Spark, and compared with what was maintained, row for row.
 
-The query is the user's own, over DataFrames in the place of its inputs, so nothing of Slipstream has a part in the expected answer. Rows
-are compared as multisets. A NULL equals a NULL, a NaN a NaN, 0.0 a -0.0, as they do where Spark groups. Doubles are exact unless a
-relative tolerance is given: a sum of doubles depends on the order of its terms in Spark, and in no way here.
+The query is the user's own, over DataFrames in the place of its inputs, so nothing of Slipstream has a part in the
+expected answer. Rows are compared as multisets. A NULL equals a NULL, a NaN a NaN, 0.0 a -0.0, as they do where Spark
+groups. Doubles are exact unless a relative tolerance is given: a sum of doubles depends on the order of its terms in
+Spark, and in no way here.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Driving an app with scripted changes, and remembering what its inputs held at every epoch.
 
-A `Scripted` is a memory source that keeps the books: what has been appended and retracted (or, with a key, replaced) by which epoch. A
-`Script` takes an app step by step, one step one or more epochs, and then compares every view with the batch oracle now, as of every earlier
-step, and by the changes in between.
+A `Scripted` is a memory source that keeps the books: what it holds after all that was appended and retracted (or, with
+a key, replaced). A `Script` takes an app step by step, one step one or more epochs, and then compares every view with
+the batch oracle now, as of every earlier step, and by the changes in between.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Scripted:
     """A memory source, and what it holds after all that was handed to it so far."""
 
     def __init__(self, schema: str, key: Sequence[str] | None = None, op: str | None = None) -> None:
-        self.schema = StructType.fromDDL(schema)
+        self.schema: StructType = StructType.fromDDL(schema)  # type: ignore[assignment]
         self.source: Memory = memory(schema, key=key, op=op)
         self._key = [self.schema.fieldNames().index(name) for name in key or ()]
         self._op = None if op is None else self.schema.fieldNames().index(op)
@@ -91,7 +91,7 @@ class Script:
     def check(
         self, views: Iterable[str] | None = None, *, relative: float | None = None, absolute: float = 0.0
     ) -> None:
-        """Compare views (all, if not said) with the oracle: as of every step, by the changes between steps, and as they are now."""
+        """Compare views (all, if not said) with the oracle as of every step, by the changes between them, and now."""
         for name in list(self.app.definitions) if views is None else views:
             expected, kept = self._expected(name), self._kept(name)
             changed = self.app.changes(name, 0, max(self.steps))
@@ -119,7 +119,7 @@ class Script:
         if epoch not in self._frames:
             held = self.steps[epoch]
             self._frames[epoch] = {
-                name: self.app.spark.createDataFrame(held[name], source.row_schema).cache()  # type: ignore[arg-type]
+                name: self.app.spark.createDataFrame(held[name], source.row_schema).cache()
                 for name, source in self.sources.items()
             }
         return self._frames[epoch]
