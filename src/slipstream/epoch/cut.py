@@ -5,8 +5,8 @@ with its input; both are fitted to the last few epochs. The next epoch gets the 
 what the fixed part leaves of the target. Where the fixed part alone is most of the target, or more, taking
 less input would make no epoch shorter, only more of them: then input gets half the target to itself.
 
-A budget changes by at most a factor of two an epoch. Where less was there than allowed, nothing is learnt
-about taking more.
+A budget changes by at most a factor of two an epoch, except that what would fit at the average cost of the last
+epoch may always be taken. Where less was there than allowed, nothing more is learnt about taking more.
 """
 
 from __future__ import annotations
@@ -55,9 +55,11 @@ class Budget:
         """The budget after an epoch that took so much and so long."""
         learnt = replace(self, recent=(*self.recent, (took, seconds))[-_REMEMBERED:])
         wanted = learnt._wanted(seconds)
+        fits = took * self.target / max(seconds, 1e-3)  # even if all its time had gone into its input
         if wanted >= self.amount and took < self.amount * _FULL:
-            return learnt
-        return replace(learnt, amount=self.bounds.clip(min(2 * self.amount, max(self.amount / 2, wanted))))
+            return replace(learnt, amount=self.bounds.clip(max(self.amount, fits)))
+        steered = min(2 * self.amount, max(self.amount / 2, wanted))
+        return replace(learnt, amount=self.bounds.clip(max(steered, fits)))
 
     def _wanted(self, seconds: float) -> float:
         """The amount whose epoch would take the target's time."""
