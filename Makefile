@@ -28,7 +28,7 @@ $(VENV)/slipstream: $(VENV)/packages pyproject.toml
 	@$(PIP) --no-build-isolation --no-deps --editable .
 	@touch $@
 
-demo: setup ## a shop whose revenue stays up to date while it is killed and recovers
+demo: setup ## a live shop: three views kept up to date for a minute, then checked against batch Spark
 	$(BIN)/python demo/shop.py
 
 test: setup ## lint, types, tests: what CI runs

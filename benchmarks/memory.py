@@ -1,9 +1,9 @@
 """Private memory of a process and all its descendants, sampled while they run.
 
-Private means pages that no other process maps (Private_Clean + Private_Dirty of smaps_rollup): what would be
-freed if the process ended. It counts file pages that only this process has mapped, which the kernel may drop
-at any time, so the part that it may not drop (Private_Dirty) is kept beside it. Peaks of sums, not sums of
-peaks. Linux only: elsewhere nothing is sampled and the result is empty.
+What counts is anonymous memory (Anonymous of smaps_rollup): the heap and whatever else only ending the process gives
+back. Layers are mapped files: their pages belong to the page cache, which the kernel writes back and drops as
+it likes, but smaps counts those that one process alone has mapped as private too, dirty ones included. The sum
+with them is kept beside it. Peaks of sums, not sums of peaks. Linux only: elsewhere nothing is sampled.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ def sampled(root: int | None) -> Iterator[dict[str, int]]:
 
 
 def _now(root: int) -> dict[str, int]:
-    sizes = dict.fromkeys(("driver", "workers", "jvm", "python", "python_dirty", "all"), 0)
+    sizes = dict.fromkeys(("driver", "workers", "jvm", "python", "python_mapped", "all"), 0)
     processes = list(_family(root))
     for pid, command in processes:
-        private, dirty = _private(pid)
+        anonymous, private = _private(pid)
         kind = "driver" if pid == root else "jvm" if command == "java" else "workers"
-        sizes[kind] += private
-        sizes["all"] += private
+        sizes[kind] += anonymous
+        sizes["all"] += anonymous
         if kind != "jvm":
-            sizes["python"] += private
-            sizes["python_dirty"] += dirty
+            sizes["python"] += anonymous
+            sizes["python_mapped"] += private
     return sizes if processes else {}
 
 
@@ -77,10 +77,10 @@ def _family(root: int) -> Iterator[tuple[int, str]]:
 
 
 def _private(pid: int) -> tuple[int, int]:
-    """Private bytes, and those of them that are dirty; zeros for a process that has just ended."""
+    """Anonymous bytes, and all private ones; zeros for a process that has just ended."""
     try:
         lines = (PROC / str(pid) / "smaps_rollup").read_text().splitlines()[1:]
     except OSError:
         return 0, 0
     sizes = {name: int(size.split()[0]) * 1024 for name, size in (line.split(":") for line in lines)}
-    return sizes["Private_Clean"] + sizes["Private_Dirty"], sizes["Private_Dirty"]
+    return sizes["Anonymous"], sizes["Private_Clean"] + sizes["Private_Dirty"]

@@ -68,12 +68,14 @@ def backlog(lab: Lab, scale: Scale) -> list[Finding]:
     findings = []
     targets: dict[Engine, float] = {"rocksdb": 8, "default": 6}
     for engine, least in targets.items():
-        rate = max(
-            lab.measure(Job(engine, "totals", dataset, files_per_batch=files)).rate
+        rates = {
+            files: lab.measure(Job(engine, "totals", dataset, files_per_batch=files)).rate
             for files in scale.files_per_trigger
-        )
+        }
         what = f"totals of {KEYS:,} keys, {engine} store"
-        findings.append(Finding("backlog", what, "rows/s", ours.rate, rate, Target("at_least", least)))
+        best = Finding("backlog", what, "rows/s", ours.rate, max(rates.values()), Target("at_least", least))
+        one = Finding("backlog", "the same, it with one file a batch", "rows/s", ours.rate, rates[min(rates)])
+        findings += [best, one]
     return findings
 
 
@@ -150,7 +152,7 @@ def state(lab: Lab, scale: Scale) -> list[Finding]:
     findings = [Finding("state", what, "ms", *p50, Target("at_most", 1.5))]
     limits = {
         "python": ("peak private memory: Python", Target("at_most", 1.5)),
-        "python_dirty": ("Python, without file pages", None),
+        "python_mapped": ("Python, with mapped file pages", None),
         "jvm": ("JVM", None),
         "all": ("all together", None),
     }

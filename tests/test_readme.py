@@ -20,7 +20,12 @@ def test_the_example_prints_what_the_readme_says(tmp_path: Path) -> None:
     at = next(i for i, (language, _) in enumerate(blocks) if language == "python")
     (tmp_path / "example.py").write_text(blocks[at][1])
     ran = subprocess.run(
-        [sys.executable, "example.py"], cwd=tmp_path, capture_output=True, text=True, timeout=300, env=os.environ
+        [sys.executable, "example.py"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env=os.environ,
     )
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout.strip() == blocks[at + 1][1].strip()

@@ -42,7 +42,9 @@ def test_little_input_teaches_nothing_about_taking_more() -> None:
 
 def test_what_fits_at_the_average_cost_may_be_taken_at_once() -> None:
     budget = Budget.start("rows", 1.0)
-    assert budget.after(50_000, 0.05).amount == 1_000_000, "fifty thousand rows took a twentieth of the target"
+    assert budget.after(50_000, 0.05).amount == 1_000_000, (
+        "fifty thousand rows took a twentieth of the target"
+    )
 
 
 def test_bounds_hold() -> None:

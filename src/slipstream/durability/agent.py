@@ -18,6 +18,8 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import pyarrow as pa
+
 from slipstream.trace import upkeep
 
 _PAUSE = 0.2  # seconds between two rounds, so that short epochs share one
@@ -103,6 +105,7 @@ def main() -> None:
             ready.wait_for(lambda: bool(latest))
             said = json.loads(latest.pop())
         tend(root, Word(said["computed"], said["keep_from"], tuple(said["histories"])))
+        pa.default_memory_pool().release_unused()
         time.sleep(_PAUSE)
 
 

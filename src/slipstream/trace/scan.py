@@ -18,8 +18,8 @@ from slipstream.trace.cover import Piece
 from slipstream.trace.layer import Layer, Part, open_layer
 from slipstream.trace.naming import Ints
 
-CHUNK_ROWS = 1 << 20
-CHUNK_BYTES = 1 << 28
+CHUNK_ROWS = 1 << 19
+CHUNK_BYTES = 1 << 26
 
 
 @dataclass(frozen=True, eq=False)
