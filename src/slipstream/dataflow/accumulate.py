@@ -30,7 +30,7 @@ _PLACE_OF_ZERO = 1 << 30  # where h = 0 lies, the one key of an aggregate withou
 
 @dataclass(frozen=True)
 class Accumulate:
-    """One aggregation. Input columns: h, k0.., x0.. (one for each argument), diff."""
+    """One aggregation. Input columns: h, k0.., x0.. (one for each argument), diff unless all are 1."""
 
     name: str
     trace: str
@@ -94,7 +94,11 @@ class Accumulate:
         if len(h) == 0:
             empty = [argument.load(_nulls(argument, 0)) for argument in self.arguments]
             return h, keys, _Group(h, empty)
-        diff = longs(table, "diff")[order]
+        diff = (
+            longs(table, "diff")[order]
+            if "diff" in table.column_names
+            else np.ones(len(order), dtype=np.int64)
+        )
         totals = [
             argument.totals(values.take(pa.array(order)), diff, starts)
             for argument, values in zip(self.arguments, prefixed(table, "x"), strict=True)

@@ -94,7 +94,8 @@ def accumulate(
     columns: Columns = {"h": (build.hash(catalyst.column(key) for key in keys), LongType())}
     columns |= {f"k{i}": (catalyst.column(key), catalyst.type_of(key)) for i, key in enumerate(keys)}
     columns |= {f"x{i}": value for i, value in enumerate(gathered.columns)}
-    columns["diff"] = (catalyst.column(child.diff), LongType())
+    if not child.inserts_only:
+        columns["diff"] = (catalyst.column(child.diff), LongType())
 
     made: list[Accumulate] = []
     direct = None

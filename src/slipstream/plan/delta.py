@@ -35,6 +35,7 @@ class Delta:
     route: Expr | None
     step: Step
     layout: Layout
+    inserts_only: bool = False  # every diff is 1, so that it need not be sent to an operator
 
     def extras(self) -> list[Expr]:
         return [self.diff] if self.route is None else [self.diff, self.route]

@@ -49,7 +49,7 @@ def input_delta(
     if mode == "append":
         frame = frame.withColumn("_diff", F.lit(1).cast("long"))
     plan = catalyst.analysed(frame)
-    return leaf, Delta(plan, catalyst.output(plan)[-1], None, step, "free")
+    return leaf, Delta(plan, catalyst.output(plan)[-1], None, step, "free", inserts_only=mode == "append")
 
 
 def _upsert(

@@ -54,7 +54,8 @@ def union(build: Builder, node: Node, children: list[Delta]) -> Delta:
         parts.append((catalyst.project([*renamed, signed], child.plan), child.layout))
     plan, layout = build.union(parts)
     step = Step("Linear", f"Union of {len(children)}", tuple(child.step for child in children))
-    return Delta(plan, catalyst.attribute(diff), None, step, layout)
+    inserts_only = all(child.inserts_only for child in children)
+    return Delta(plan, catalyst.attribute(diff), None, step, layout, inserts_only)
 
 
 def _step(build: Builder, node: Node, child: Delta) -> Step:

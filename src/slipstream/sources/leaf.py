@@ -22,6 +22,8 @@ from pyspark.sql.types import StructType
 SESSION_SETTINGS = {
     # A large file is split over the cores, ten small ones are not ten tasks.
     "spark.sql.files.openCostInBytes": str(1 << 20),
+    # Many files make several tasks a core, of like size, so that no core waits long for another's last one.
+    "spark.sql.files.maxPartitionBytes": str(16 << 20),
     # Above this many files Spark lists them with a job of its own.
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
 }
