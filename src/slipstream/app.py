@@ -76,6 +76,7 @@ class App:
             self.close()
             raise
         self._names = Names()
+        self._naming = threading.Lock()
         self._sources: dict[str, Source] = {}
         self._views: dict[str, DataFrame] = {}
         self.definitions: dict[str, ViewDefinition] = {}
@@ -143,13 +144,14 @@ class App:
 
     def _with_names(self, frames: dict[str, DataFrame], text: str) -> DataFrame:
         """Spark's answer to SQL in which some names stand for frames, for as long as it takes to analyse it."""
-        for name, frame in frames.items():
-            frame.createOrReplaceTempView(name)
-        try:
-            return self.spark.sql(text)
-        finally:
-            for name in frames:
-                self.spark.catalog.dropTempView(name)
+        with self._naming:
+            for name, frame in frames.items():
+                frame.createOrReplaceTempView(name)
+            try:
+                return self.spark.sql(text)
+            finally:
+                for name in frames:
+                    self.spark.catalog.dropTempView(name)
 
     def _analyse_ready(self) -> None:
         """Analyse every waiting view whose inputs are all known; each may be what another waits for."""

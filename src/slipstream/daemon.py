@@ -9,7 +9,9 @@ a package too, that copy is the same and is used. Set as `spark.python.daemon.mo
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from importlib.machinery import PathFinder
+from typing import Any
 
 _ZIPS = ("pyspark.zip", "-src.zip")
 
@@ -20,8 +22,21 @@ def without_zips(path: list[str]) -> list[str]:
     return rest if PathFinder.find_spec("pyspark", rest) and PathFinder.find_spec("py4j", rest) else path
 
 
+def quietly(worker: Callable[..., int]) -> Callable[..., int]:
+    """A worker that ends without a word when Spark has hung up: its task was cancelled, or had rows enough."""
+
+    def run(*arguments: Any) -> int:
+        try:
+            return worker(*arguments)
+        except BrokenPipeError:
+            return 1
+
+    return run
+
+
 if __name__ == "__main__":
     sys.path[:] = without_zips(sys.path)
-    from pyspark.daemon import manager
+    from pyspark import daemon
 
-    manager()
+    daemon.worker = quietly(daemon.worker)
+    daemon.manager()

@@ -142,11 +142,10 @@ class Buffer:
     """One column of an aggregate's buffer as Spark defines it.
 
     show: `rows` (all rows of the group), `count` (those with an argument), `sum` (NULL where there were
-    none), `total` (0 where there were none), `empty`, `mean`, `m2` (sum of squared distances from the mean),
-    `average` (mean, NULL where there were none).
+    none), `total` (0 where there were none), `empty`, `mean`, `m2` (sum of squared distances from the mean).
     """
 
-    show: Literal["rows", "count", "sum", "total", "empty", "mean", "m2", "average"]
+    show: Literal["rows", "count", "sum", "total", "empty", "mean", "m2"]
     argument: int
     type: pa.DataType
     ansi: bool = True
@@ -160,7 +159,7 @@ class Buffer:
             return pa.array(count).cast(self.type)
         if self.show == "empty":
             return pa.array(count == 0)
-        none = count == 0 if self.show in ("sum", "average") else None
+        none = count == 0 if self.show == "sum" else None
         if argument.kind == "long":
             return self._long(totals, none)
         if argument.kind == "decimal":
@@ -201,7 +200,7 @@ class Buffer:
                 squares = exact.Pair(totals["hi2"], totals["lo2"])
                 value = np.maximum(exact.add(squares, exact.negate(square)).hi, 0.0)
                 infs = nans = nans | infs | neginfs
-            elif self.show in ("mean", "average"):
+            elif self.show == "mean":
                 value = exact.divide(total, count).hi
             else:
                 value = total.hi

@@ -41,7 +41,7 @@ class Step:
             yield from each.walk()
 
     def render(self, indent: int = 0) -> str:
-        """The step and what feeds it, one line each."""
-        kept = f"   [{', '.join(self.traces)}]" if self.traces else ""
+        """The step and what feeds it, one line each; for what keeps a trace, which, and what an epoch costs it."""
+        kept = f"   [{', '.join(self.traces)}]   costs {COSTS[self.kind]}" if self.traces else ""
         line = f"{'  ' * indent}{self.kind:<10} {self.detail}{kept}"
         return "\n".join([line, *(each.render(indent + 1) for each in self.inputs)])

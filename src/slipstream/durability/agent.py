@@ -46,7 +46,8 @@ class Agent:
         line = json.dumps(asdict(word)) + "\n"
         try:
             self._send(line)
-        except (BrokenPipeError, ValueError):
+        except BrokenPipeError:
+            self.close()
             self._process = self._start()
             self._send(line)
 

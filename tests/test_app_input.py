@@ -1,0 +1,102 @@
+"""Bad rows and bounds: what an app does with input that is not as it should be."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+import slipstream as sl
+from slipstream.errors import BadInput, HistoryForgotten
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def landing(tmp_path: Path) -> Path:
+    folder = tmp_path / "landing"
+    folder.mkdir()
+    return folder
+
+
+def drop(landing: Path, name: str, text: str) -> None:
+    (landing / ".new").write_text(text)
+    (landing / ".new").rename(landing / name)
+
+
+def totals(orders: DataFrame) -> DataFrame:
+    return orders.groupBy("k").agg(F.sum("v").alias("v"))
+
+
+def test_a_row_that_does_not_parse_is_kept_with_its_file_line_and_reason(
+    spark: SparkSession, tmp_path: Path, landing: Path
+) -> None:
+    with sl.App("bad", tmp_path / "store", spark=spark, shards=2) as app:
+        app.source("orders", sl.files(landing, "json", "k long, v long"))
+        app.view(totals)
+        drop(landing, "a.json", '{"k": 1, "v": 2}\n{"k": 1, "v": "two"}\n{"k": 1, "v": 3}\n')
+        summary = app.run(until="caught_up")
+        assert (summary.rows, summary.rejected) == (3, 1)
+        drop(landing, "b.json", '{"k": 1, "v": 4}\n')
+        assert app.run(until="caught_up").rejected == 0
+        assert [tuple(row) for row in app.read("totals").collect()] == [(1, 9)]
+        (kept,) = app.read("orders_rejected").collect()
+        assert (kept["source"], kept["line"], kept["raw"]) == ("orders", 2, '{"k": 1, "v": "two"}')
+        assert kept["file"].endswith("a.json")
+        assert "v" in kept["reason"]
+        assert app.read("orders_rejected", as_of=0).count() == 0
+
+
+def test_on_bad_fail_stops_the_app_at_the_epoch_before(
+    spark: SparkSession, tmp_path: Path, landing: Path
+) -> None:
+    with sl.App("strict", tmp_path / "store", spark=spark, shards=2) as app:
+        app.source("orders", sl.files(landing, "json", "k long, v long", on_bad="fail"))
+        app.view(totals)
+        drop(landing, "a.json", '{"k": 1, "v": 2}\n')
+        app.run(until="caught_up")
+        drop(landing, "b.json", '{"k": 1, "v": 5}\nnot json\n')
+        with pytest.raises(BadInput, match=r"source 'orders': 1 bad row.*on_bad='reject'"):
+            app.run(until="caught_up")
+        assert app.epoch == 1
+        assert [tuple(row) for row in app.read("totals").collect()] == [(1, 2)]
+
+
+def test_limits_bound_what_an_epoch_takes(spark: SparkSession, tmp_path: Path) -> None:
+    settings = sl.Settings(limits={"numbers": sl.Limits(most=100)})
+    with sl.App("bounded", tmp_path / "store", spark=spark, shards=2, settings=settings) as app:
+        app.source("numbers", sl.rate(None, keys=5, limit=350))
+
+        @app.view
+        def counts(numbers: DataFrame) -> DataFrame:
+            return numbers.groupBy("key").agg(F.count("*").alias("n"))
+
+        taken: list[int] = []
+        app.on_epoch(lambda report: taken.append(report.rows))
+        app.run(until="caught_up")
+        assert sum(taken) == 350
+        assert max(taken) == 100
+
+
+def test_time_travel_reaches_back_as_far_as_history_is_kept(spark: SparkSession, tmp_path: Path) -> None:
+    source = sl.memory("k long")
+    with sl.App("short", tmp_path / "store", spark=spark, shards=1, history="3 epochs") as app:
+        app.source("rows", source)
+
+        @app.view
+        def counts(rows: DataFrame) -> DataFrame:
+            return rows.groupBy("k").agg(F.count("*").alias("n"))
+
+        for _ in range(12):
+            source.append([(1,)])
+            app.run(until="caught_up")
+        for epoch in range(9, 13):
+            assert app.read("counts", as_of=epoch).collect()[0]["n"] == epoch
+        from slipstream.trace import upkeep
+
+        upkeep(app.store.absolute() / "traces" / "counts" / "1-accumulate", 12, 9)
+        with pytest.raises(Exception, match=r"(?s)histor") as caught:
+            app.changes("counts", 0, 2).collect()
+        assert HistoryForgotten.__name__ in str(caught.value)
