@@ -22,8 +22,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from slipstream.dataflow.accumulators import Argument, Buffer, Totals
-from slipstream.dataflow.task import STATS_SCHEMA, Task, emit, gather, longs, prefixed, report
+from slipstream.dataflow.task import STATS_SCHEMA, Task, emit, gather, prefixed, report
 from slipstream.trace import rows as trace_rows
+from slipstream.trace.rows import integers
 
 _PLACE_OF_ZERO = 1 << 30  # where h = 0 lies, the one key of an aggregate without keys
 
@@ -87,15 +88,15 @@ class Accumulate:
         ):
             nothing = [argument.load(_nulls(argument)) for argument in self.arguments]
             return np.zeros(1, dtype=np.int64), keys, _Group(np.zeros(1, dtype=np.int64), nothing)
-        groups = trace_rows.group_rows([longs(table, "h")], keys)
+        groups = trace_rows.group_rows([integers(table, "h")], keys)
         order, starts = groups.order, groups.starts
         first = order[starts]
-        h = longs(table, "h")[first]
+        h = integers(table, "h")[first]
         if len(h) == 0:
             empty = [argument.load(_nulls(argument, 0)) for argument in self.arguments]
             return h, keys, _Group(h, empty)
         diff = (
-            longs(table, "diff")[order]
+            integers(table, "diff")[order]
             if "diff" in table.column_names
             else np.ones(len(order), dtype=np.int64)
         )

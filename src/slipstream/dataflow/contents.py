@@ -17,8 +17,9 @@ import pyarrow as pa
 
 from slipstream.dataflow.accumulate import load_totals, show
 from slipstream.dataflow.accumulators import Argument, Buffer
-from slipstream.dataflow.task import column, longs, prefixed
+from slipstream.dataflow.task import prefixed
 from slipstream.trace import Span, TraceReader, layer_schema, shard_span
+from slipstream.trace.rows import column, integers
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ class Contents:
         for chunk in reader.snapshot(None if self.buffers else [*self.columns, *self._bag()]):
             rows = chunk.combine_chunks()
             if self._bag():
-                times = np.maximum(longs(rows, "diff"), 0)
+                times = np.maximum(integers(rows, "diff"), 0)
                 if (times != 1).any():
                     rows = rows.take(pa.array(np.repeat(np.arange(rows.num_rows), times))).combine_chunks()
             yield self._shown(rows)

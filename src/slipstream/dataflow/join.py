@@ -18,8 +18,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from slipstream.dataflow.task import Task, column, emit, gather, longs, prefixed
+from slipstream.dataflow.task import Task, emit, gather, prefixed
 from slipstream.trace import rows as trace_rows
+from slipstream.trace.rows import column, integers
 
 Longs = npt.NDArray[np.int64]
 
@@ -85,7 +86,7 @@ def _one_side(table: pa.Table, mine: npt.NDArray[np.bool_], prefix: str, epoch: 
 
 def match(left: pa.Table, right: pa.Table) -> tuple[Longs, Longs]:
     """Positions of every pair of rows with equal keys, out of two tables sorted by h."""
-    left_h, right_h = longs(left, "h"), longs(right, "h")
+    left_h, right_h = integers(left, "h"), integers(right, "h")
     first = np.searchsorted(right_h, left_h, side="left")
     counts = np.searchsorted(right_h, left_h, side="right") - first
     at_left = np.repeat(np.arange(len(left_h)), counts)
@@ -98,4 +99,4 @@ def match(left: pa.Table, right: pa.Table) -> tuple[Longs, Longs]:
 
 
 def _probe(table: pa.Table) -> tuple[Longs, list[pa.Array]]:
-    return longs(table, "h"), prefixed(table, "k")
+    return integers(table, "h"), prefixed(table, "k")

@@ -20,8 +20,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from slipstream.dataflow.join import split_sides
-from slipstream.dataflow.task import Task, emit, gather, longs, prefixed
+from slipstream.dataflow.task import Task, emit, gather, prefixed
 from slipstream.trace import rows as trace_rows
+from slipstream.trace.rows import integers
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ class Regroup:
             task.write(trace, change)
 
     def _group_rows(self, tag: int, side: int, rows: pa.Table) -> Iterator[pa.RecordBatch]:
-        times = np.maximum(longs(rows, "diff"), 0)
+        times = np.maximum(integers(rows, "diff"), 0)
         repeated = rows.take(pa.array(np.repeat(np.arange(rows.num_rows), times)))
         length = repeated.num_rows
         own = "ab"[tag]
@@ -75,6 +76,6 @@ def _touched(changes: tuple[pa.Table, ...]) -> tuple[npt.NDArray[np.int64], list
     )
     both = both.combine_chunks()
     keys = prefixed(both, "k")
-    groups = trace_rows.group_rows([longs(both, "h")], keys)
+    groups = trace_rows.group_rows([integers(both, "h")], keys)
     first = groups.order[groups.starts]
-    return longs(both, "h")[first], [key.take(pa.array(first)) for key in keys]
+    return integers(both, "h")[first], [key.take(pa.array(first)) for key in keys]

@@ -15,12 +15,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from pyspark import TaskContext
 
 from slipstream.trace import Span, TraceReader, TraceWriter, shard_span
+from slipstream.trace.rows import column
 
 EPOCH_PROPERTY = "slipstream.epoch"
 STATS_SCHEMA = pa.schema([("stats", pa.string())])
@@ -106,17 +105,6 @@ def report(task: Task, name: str, **figures: int) -> pa.RecordBatch:
     """A terminal operator's only output: one row of statistics."""
     said = json.dumps({"operator": name, "shard": task.shard, **figures})
     return pa.RecordBatch.from_arrays([pa.array([said])], schema=STATS_SCHEMA)
-
-
-def column(table: pa.Table, name: str) -> pa.Array:
-    """A column of a table that has been gathered into one chunk."""
-    chunked = table.column(name)
-    return chunked.chunk(0) if chunked.num_chunks == 1 else chunked.combine_chunks()
-
-
-def longs(table: pa.Table, name: str) -> npt.NDArray[np.int64]:
-    values: npt.NDArray[np.int64] = column(table, name).to_numpy(zero_copy_only=False)
-    return values
 
 
 def prefixed(table: pa.Table, prefix: str) -> list[pa.Array]:

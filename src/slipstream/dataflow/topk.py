@@ -17,8 +17,9 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from slipstream.dataflow.task import Task, emit, gather, longs, prefixed
+from slipstream.dataflow.task import Task, emit, gather, prefixed
 from slipstream.trace import rows as trace_rows
+from slipstream.trace.rows import integers
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,9 @@ class TopK:
         for side, as_of in ((-1, task.epoch - 1), (1, task.epoch)):
             head = task.at(self.trace, change.schema, as_of).head(self.first)
             times = (
-                np.clip(longs(head, "diff"), 0, self.first) if head.num_rows else np.empty(0, dtype=np.int64)
+                np.clip(integers(head, "diff"), 0, self.first)
+                if head.num_rows
+                else np.empty(0, dtype=np.int64)
             )
             rows = head.take(pa.array(np.repeat(np.arange(head.num_rows), times)))
             arrays = [pa.array(np.full(rows.num_rows, side, dtype=np.int32)), *prefixed(rows, "v")]

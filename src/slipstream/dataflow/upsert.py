@@ -16,9 +16,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from slipstream.dataflow.task import Task, column, emit, gather, longs, prefixed
+from slipstream.dataflow.task import Task, emit, gather, prefixed
 from slipstream.trace import layer_schema
 from slipstream.trace import rows as trace_rows
+from slipstream.trace.rows import column, integers
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class Upsert:
         task = Task.current()
         table = gather(batches, self.input)
         last = self._last_by_key(table)
-        h, keys, values = longs(last, "h"), prefixed(last, "k"), prefixed(last, "v")
+        h, keys, values = integers(last, "h"), prefixed(last, "k"), prefixed(last, "v")
         lives = ~column(last, "delete").to_numpy(zero_copy_only=False).astype(bool)
         found, stored = task.before(self.trace, layer_schema(last.schema)).newest(h, keys)
         old = prefixed(stored, "v")
@@ -59,7 +60,7 @@ class Upsert:
         """For each key the row that comes last, sorted by hash."""
         order_columns = [name for name in table.column_names if name.startswith("o")]
         ordered = table.sort_by([(name, "ascending") for name in order_columns]).combine_chunks()
-        groups = trace_rows.group_rows([longs(ordered, "h")], prefixed(ordered, "k"))
+        groups = trace_rows.group_rows([integers(ordered, "h")], prefixed(ordered, "k"))
         latest = np.maximum.reduceat(groups.order, groups.starts) if len(groups.starts) else groups.starts
         return ordered.take(pa.array(latest)).combine_chunks()
 
