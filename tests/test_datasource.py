@@ -13,6 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import slipstream as sl
+from slipstream.java import java_home
 from slipstream.testing.oracle import rows_of
 
 pytestmark = pytest.mark.spark
@@ -67,7 +68,7 @@ def test_another_program_reads_a_view(app: sl.App) -> None:
         capture_output=True,
         text=True,
         check=False,
-        env={**os.environ, "PYSPARK_PYTHON": sys.executable},
+        env={**os.environ, "PYSPARK_PYTHON": sys.executable, "JAVA_HOME": str(java_home(os.environ))},
     )
     assert ran.returncode == 0, ran.stderr
     read = json.loads(ran.stdout.splitlines()[-1])
