@@ -54,9 +54,7 @@ def assemble(
     compiled, leaves = _compile(build, sources, views, placeholders)
     used = {name: sources[name] for name in leaves}
     contents = {view.name: _contents(view) for view in compiled}
-    rejects = {
-        name: _rejects(source, settings.hash_bits) for name, source in used.items() if source.can_reject
-    }
+    rejects = {name: _rejects(source) for name, source in used.items() if source.can_reject}
     catalog = _catalog(sources, compiled, contents, rejects)
     _check_unchanged(claim, past, catalog)
 
@@ -140,7 +138,7 @@ def _contents(view: Compiled) -> Contents:
     )
 
 
-def _rejects(source: Source, hash_bits: int) -> Rejects:
+def _rejects(source: Source) -> Rejects:
     names = [field.name for field in _rejected_schema()]
     values = [pa.field(f"v{i}", kind) for i, kind in enumerate(to_arrow_schema(_rejected_schema()).types)]
     schema = pa.schema([("h", pa.int64()), ("r", pa.int64()), *values, ("diff", pa.int64())])
