@@ -123,8 +123,12 @@ EPOCH = (
         "spark.sql.autoBroadcastJoinThreshold", "-1", "a broadcast is a job of its own before the epoch's"
     ),
     Setting("spark.sql.unionOutputPartitioning", "false", "a task finds its shard by its partition's number"),
-    Setting("spark.sql.execution.arrow.maxRecordsPerBatch", "1000000000", "one batch a shard"),
-    Setting("spark.sql.execution.arrow.maxBytesPerBatch", "256m", "the same, within the JVM's direct memory"),
+    Setting("spark.sql.execution.arrow.maxRecordsPerBatch", "65536", "few batches a shard, bounded in memory"),
+    Setting(
+        "spark.sql.execution.arrow.maxBytesPerBatch",
+        "2147483647",
+        "no limit: with any other, Spark measures the whole batch again after every row",
+    ),
     Setting(
         "spark.sql.optimizer.excludedRules",
         "org.apache.spark.sql.catalyst.optimizer.ConvertToLocalRelation,"
