@@ -123,7 +123,9 @@ EPOCH = (
         "spark.sql.autoBroadcastJoinThreshold", "-1", "a broadcast is a job of its own before the epoch's"
     ),
     Setting("spark.sql.unionOutputPartitioning", "false", "a task finds its shard by its partition's number"),
-    Setting("spark.sql.execution.arrow.maxRecordsPerBatch", "65536", "few batches a shard, bounded in memory"),
+    Setting(
+        "spark.sql.execution.arrow.maxRecordsPerBatch", "65536", "few batches a shard, bounded in memory"
+    ),
     Setting(
         "spark.sql.execution.arrow.maxBytesPerBatch",
         "2147483647",
