@@ -98,7 +98,11 @@ def test_time_travel_reaches_back_as_far_as_history_is_kept(spark: SparkSession,
             another_epoch()
         for epoch in range(9, 13):
             assert app.read("counts", as_of=epoch).collect()[0]["n"] == epoch
-        with pytest.raises(PySparkException, match=r"MissingLayer: .*History up to epoch \d+ is collapsed"):
+
+        def read_on() -> None:
             for _ in range(500):  # the agent forgets when it gets round to it
                 another_epoch()
                 app.read("counts", as_of=2).collect()
+
+        with pytest.raises(PySparkException, match=r"MissingLayer: .*History up to epoch \d+ is collapsed"):
+            read_on()

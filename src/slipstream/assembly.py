@@ -127,15 +127,8 @@ def _contents(view: Compiled) -> Contents:
     if view.record is not None:
         return recorded(view.record.trace, schema, view.record.input)
     assert view.direct is not None
-    accumulate = view.direct.accumulate
-    return Contents(
-        accumulate.trace,
-        schema,
-        accumulate.layer_schema(),
-        view.direct.columns,
-        accumulate.arguments,
-        accumulate.buffers,
-    )
+    sums = view.direct.sums
+    return Contents(sums.trace, schema, view.direct.stored, view.direct.columns, sums.arguments, sums.buffers)
 
 
 def _rejects(source: Source) -> Rejects:

@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 
 from slipstream.dataflow.accumulate import Accumulate
 from slipstream.dataflow.accumulators import Argument, Buffer
+from slipstream.dataflow.combine import Combine
+from slipstream.dataflow.extreme import Extreme
 from slipstream.dataflow.join import Join
 from slipstream.dataflow.record import Record
 from slipstream.dataflow.regroup import Regroup
@@ -43,6 +45,9 @@ JOINED = pa.schema(
 )
 BAG = pa.schema([("h", pa.int64()), ("r", pa.int64()), ("v0", pa.float64()), ("diff", pa.int64())])
 KEYED = pa.schema([("h", pa.int64()), ("k0", pa.int64()), ("x0", pa.float64()), ("diff", pa.int64())])
+EXTREME = pa.schema(
+    [("h", pa.int64()), ("k0", pa.int64()), ("p0", pa.int64()), ("e0", pa.float64()), ("diff", pa.int64())]
+)
 
 OPERATORS: dict[str, Any] = {
     "accumulate": Accumulate(
@@ -53,11 +58,20 @@ OPERATORS: dict[str, Any] = {
         (Buffer("sum", 0, pa.float64()), Buffer("m2", 0, pa.float64())),
         emits=True,
     ),
+    "extreme": Extreme(
+        Accumulate("v", "t", EXTREME, (), (), emits=True), ("values",), EXTREME, (True,), (("extreme", 0),)
+    ),
     "join": Join("v", ("left", "right"), JOINED),
+    "join, combined": Join("v", ("left", "right"), JOINED, Combine(("k0",), ("a0",), (Argument("double"),))),
     "regroup": Regroup("v", ("left", "right"), JOINED),
     "topk": TopK("v", "t", BAG, 3),
     "record": Record("v", "t", BAG),
 }
+
+
+def prefix(value: float) -> int:
+    """An integer that is the less the larger a double is, with ties."""
+    return -(2**62) if math.isnan(value) else int(max(min(-value, 1e18), -1e18))
 
 
 def batches(schema: pa.Schema, rows: Sequence[Change], size: int) -> Iterator[pa.RecordBatch]:
@@ -66,6 +80,7 @@ def batches(schema: pa.Schema, rows: Sequence[Change], size: int) -> Iterator[pa
         row = hash(None if value is None else "nan" if math.isnan(value) else value) % HASH
         known: dict[str, Any] = {"side": side, "h": key % HASH, "r": row, "k0": key, "diff": diff}
         known |= {"x0": value, "v0": value, "a0": None if side else value, "b0": value if side else None}
+        known |= {"e0": value, "p0": 0 if value is None else prefix(value)}
         made.append({name: known[name] for name in schema.names})
     for at in range(0, len(made), size):
         yield pa.RecordBatch.from_pylist(made[at : at + size], schema=schema)

@@ -85,11 +85,26 @@ JOINS = {
     "existing_or": "SELECT k, l FROM a WHERE l > 5 OR EXISTS (SELECT 1 FROM b WHERE b.k = a.k)",
     "among": "SELECT k, l FROM a WHERE k IN (SELECT k FROM b)",
     "correlated": "SELECT k, l, (SELECT sum(v) FROM b WHERE b.k = a.k) t FROM a",
+    "joined_sums": "SELECT b.s, sum(a.l) s1, count(*) c, avg(a.m) am, sum(a.w) sw, sum(a.d) sd, "
+    "stddev(a.i) sv, count(b.v) cv FROM a JOIN b ON a.k = b.k GROUP BY b.s",
+    "joined_expressions": "SELECT a.k2 + 1 e, upper(b.s) u, a.k, sum(a.l * 2) FILTER (WHERE a.i > 0) s "
+    "FROM a JOIN b ON a.k = b.k GROUP BY 1, 2, 3 HAVING count(*) > 1",
+    "joined_total": "SELECT count(*) c, sum(b.v) s FROM a JOIN b ON a.k = b.k",
+    "joined_products": "SELECT a.k2, sum(a.l * b.v) s FROM a JOIN b ON a.k = b.k GROUP BY a.k2",
+    "joined_doubles": "SELECT a.d, count(*) c FROM a JOIN b ON a.k = b.k GROUP BY a.d",
     "of_join": "SELECT v, count(*) c FROM inner_one GROUP BY v",
 }
 GROUPS = {
     "extremes": "SELECT k, max(l) m, min(d) mi, sort_array(collect_set(i)) cs, percentile(l, "
     "0.5) p FROM a GROUP BY k",
+    "ordered_extremes": "SELECT k, min(l) l0, max(d) d1, min(d) d0, max(i) i1, min(m) m0, max(w) w1, min(n) n0, "
+    "max(concat(k, '-a-long-suffix-', i)) s1, min(l) FILTER (WHERE i > 0) f0, sum(l) s, count(*) c, avg(m) am "
+    "FROM a GROUP BY k",
+    "maxima": "SELECT k2, max(k) k1 FROM a GROUP BY k2",
+    "extremes_of_all": "SELECT min(d) d0, max(k) k1, count(*) c FROM a",
+    "extremes_of_extremes": "SELECT k1, min(k2) m, count(*) c FROM maxima GROUP BY k1",
+    "extremes_having": "SELECT k, max(l) m FROM a GROUP BY k HAVING max(l) > 2 AND min(l) < 3",
+    "extremes_joined": "SELECT b.s, max(a.l) m FROM a JOIN b ON a.k = b.k GROUP BY b.s",
     "lists": "SELECT k, sort_array(collect_list(l)) cl, max_by(l, struct(d, l)) mb FROM a GROUP BY k",
     "distinct_counts": "SELECT k, count(DISTINCT l) c1, count(DISTINCT i) c2, sum(l) s, "
     "sum(DISTINCT l) sd FROM a GROUP BY k",

@@ -57,10 +57,10 @@ REFUSED = {
     "below": ("SELECT t.v FROM t JOIN u ON t.v < u.v", "Join Inner, (v < v)", "at least one equality"),
     "crossed": ("SELECT t.v FROM t CROSS JOIN u", "Join", "at least one equality"),
     "scalar": ("SELECT k, (SELECT max(v) FROM u) m FROM t", "ScalarSubquery", WITHIN),
-    "global_max": (
-        "SELECT max(v) FROM t",
-        "max(v)",
-        "over the whole input only count, sum, avg, variance and stddev",
+    "global_list": (
+        "SELECT collect_list(v) FROM t",
+        "collect_list(v",
+        "over the whole input only count, sum, avg, variance, stddev, min and max",
     ),
     "constant": ("SELECT 1 AS one", "OneRowRelation", "it reads no source"),
     "ranged": ("SELECT t.k FROM t JOIN range(3) r ON r.id = t.v", "Range", "it reads no source"),

@@ -9,7 +9,8 @@ looked up. With absolute totals a lookup stops at the first layer that has the k
 arithmetic, and a floating point total has one value only, whichever layers it is read from, so that what was
 emitted can be retracted to the bit.)
 
-An epoch costs one sort of the change and one lookup for each of its keys.
+An epoch costs one sort of the change and one lookup for each of its keys. The change may come already added up in
+part (`Combine`): as totals, not rows.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from slipstream.dataflow.accumulators import Argument, Buffer, Totals
+from slipstream.dataflow.combine import receive
 from slipstream.dataflow.task import STATS_SCHEMA, Task, emit, gather, prefixed, report
 from slipstream.trace import rows as trace_rows
 from slipstream.trace.rows import integers
@@ -31,7 +33,9 @@ _PLACE_OF_ZERO = 1 << 30  # where h = 0 lies, the one key of an aggregate withou
 
 @dataclass(frozen=True)
 class Accumulate:
-    """One aggregation. Input columns: h, k0.., x0.. (one for each argument), diff unless all are 1."""
+    """One aggregation. Input columns: h, k0.., x0.. (one for each argument, or its totals where the input is
+    combined), diff unless all are 1.
+    """
 
     name: str
     trace: str
@@ -40,14 +44,15 @@ class Accumulate:
     buffers: tuple[Buffer, ...]
     emits: bool
     everything: bool = False  # no grouping keys: one row, even over no input
+    combined: bool = False
 
     def output(self) -> pa.Schema:
         """h, keys, buffers, diff; statistics where the change goes nowhere."""
         if not self.emits:
             return STATS_SCHEMA
-        return self._updates_schema()
+        return self.updates_schema()
 
-    def _updates_schema(self) -> pa.Schema:
+    def updates_schema(self) -> pa.Schema:
         keys = [field for field in self.input if field.name.startswith("k")]
         shown = [pa.field(f"b{i}", buffer.type) for i, buffer in enumerate(self.buffers)]
         return pa.schema([self.input.field("h"), *keys, *shown, pa.field("diff", pa.int64())])
@@ -63,21 +68,34 @@ class Accumulate:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         task = Task.current()
         table = gather(batches, self.input)
-        h, keys, change = self._change(task, table)
+        h, keys, change = self.change(task, table)
         found, stored = task.before(self.trace, self.layer_schema()).newest(h, keys)
+        groups = self.advance(h, keys, found, stored, change)
+        arrays = [pa.array(h), *keys, *self.values(groups.new), *stamps(task, groups.lives)]
+        written = task.write(self.trace, pa.Table.from_arrays(arrays, schema=self.layer_schema()))
+        if self.emits:
+            yield from emit(self._updates(groups))
+        else:
+            yield report(task, self.name, rows_in=table.num_rows, keys=len(h), bytes=written)
+
+    def advance(
+        self,
+        h: npt.NDArray[np.int64],
+        keys: list[pa.Array],
+        found: npt.NDArray[np.bool_],
+        stored: pa.Table,
+        change: Group,
+    ) -> Groups:
+        """The groups that a change touches, before and after it."""
         old = self._load(stored)
         new = self._combine(old, change)
         for buffer in self.buffers:
             if buffer.show == "sum":
                 buffer.check(new.totals[buffer.argument])
         lives = np.ones(len(h), dtype=bool) if self.everything else new.rows > 0
-        written = task.write(self.trace, self._layer(task, h, keys, new, lives))
-        if self.emits:
-            yield from emit(self._updates(h, keys, (found, old), (lives, new)))
-        else:
-            yield report(task, self.name, rows_in=table.num_rows, keys=len(h), bytes=written)
+        return Groups(h, keys, found, old, lives, new)
 
-    def _change(self, task: Task, table: pa.Table) -> tuple[npt.NDArray[np.int64], list[pa.Array], _Group]:
+    def change(self, task: Task, table: pa.Table) -> tuple[npt.NDArray[np.int64], list[pa.Array], Group]:
         """The change's keys, sorted, each once, and its totals by key."""
         keys = prefixed(table, "k")
         if (
@@ -87,81 +105,92 @@ class Accumulate:
             and task.span.start <= _PLACE_OF_ZERO < task.span.stop
         ):
             nothing = [argument.load(_nulls(argument)) for argument in self.arguments]
-            return np.zeros(1, dtype=np.int64), keys, _Group(np.zeros(1, dtype=np.int64), nothing)
+            return np.zeros(1, dtype=np.int64), keys, Group(np.zeros(1, dtype=np.int64), nothing)
         groups = trace_rows.group_rows([integers(table, "h")], keys)
         order, starts = groups.order, groups.starts
         first = order[starts]
         h = integers(table, "h")[first]
         if len(h) == 0:
             empty = [argument.load(_nulls(argument, 0)) for argument in self.arguments]
-            return h, keys, _Group(h, empty)
+            return h, keys, Group(h, empty)
         diff = (
             integers(table, "diff")[order]
             if "diff" in table.column_names
             else np.ones(len(order), dtype=np.int64)
         )
-        totals = [
-            argument.totals(values.take(pa.array(order)), diff, starts)
-            for argument, values in zip(self.arguments, prefixed(table, "x"), strict=True)
-        ]
+        values = [each.take(pa.array(order)) for each in prefixed(table, "x")]
+        if self.combined:
+            sent = zip(self.arguments, receive(self.arguments, values), strict=True)
+            totals = [argument.fold(each, starts) for argument, each in sent]
+        else:
+            given = zip(self.arguments, values, strict=True)
+            totals = [argument.totals(each, diff, starts) for argument, each in given]
         picked = pa.array(first)
-        return h, [key.take(picked) for key in keys], _Group(np.add.reduceat(diff, starts), totals)
+        return h, [key.take(picked) for key in keys], Group(np.add.reduceat(diff, starts), totals)
 
-    def _load(self, stored: pa.Table) -> _Group:
+    def _load(self, stored: pa.Table) -> Group:
         values = prefixed(stored, "v")
         rows = values[0].fill_null(0).to_numpy(zero_copy_only=False)
-        return _Group(rows, load_totals(self.arguments, values))
+        return Group(rows, load_totals(self.arguments, values))
 
-    def _combine(self, old: _Group, change: _Group) -> _Group:
+    def _combine(self, old: Group, change: Group) -> Group:
         combined = [
             argument.combine(before, delta)
             for argument, before, delta in zip(self.arguments, old.totals, change.totals, strict=True)
         ]
-        return _Group(old.rows + change.rows, combined)
+        return Group(old.rows + change.rows, combined)
 
-    def _layer(
-        self,
-        task: Task,
-        h: npt.NDArray[np.int64],
-        keys: list[pa.Array],
-        new: _Group,
-        lives: npt.NDArray[np.bool_],
-    ) -> pa.Table:
-        values = [pa.array(new.rows)]
-        for argument, totals in zip(self.arguments, new.totals, strict=True):
+    def values(self, groups: Group) -> list[pa.Array]:
+        """The state columns v0, v1, ... of some groups."""
+        values = [pa.array(groups.rows)]
+        for argument, totals in zip(self.arguments, groups.totals, strict=True):
             values += argument.store(totals)
-        epochs = pa.array(np.full(len(h), task.epoch))
-        arrays = [pa.array(h), *keys, *values, epochs, pa.array(lives.astype(np.int64))]
-        return pa.Table.from_arrays(arrays, schema=self.layer_schema())
+        return values
 
-    def _updates(
-        self,
-        h: npt.NDArray[np.int64],
-        keys: list[pa.Array],
-        before: tuple[npt.NDArray[np.bool_], _Group],
-        after: tuple[npt.NDArray[np.bool_], _Group],
-    ) -> pa.Table:
-        """Old rows taken away and new rows added, where they differ."""
-        was, old = before
-        lives, new = after
-        shown_old = show(self.arguments, self.buffers, old.rows, old.totals)
-        shown_new = show(self.arguments, self.buffers, new.rows, new.totals)
-        same = was & lives
-        for left, right in zip(shown_old, shown_new, strict=True):
-            same &= trace_rows.equal(left, right)
-        parts = []
-        for diff, present, shown in ((-1, was, shown_old), (1, lives, shown_new)):
-            picked = pa.array(np.flatnonzero(present & ~same))
-            arrays = [column.take(picked) for column in (pa.array(h), *keys, *shown)]
-            arrays.append(pa.array(np.full(len(picked), diff)))
-            parts.append(pa.Table.from_arrays(arrays, schema=self._updates_schema()))
-        return pa.concat_tables(parts)
+    def shown(self, groups: Group) -> list[pa.Array]:
+        """The buffers of some groups."""
+        return show(self.arguments, self.buffers, groups.rows, groups.totals)
+
+    def _updates(self, groups: Groups) -> pa.Table:
+        return groups.updates(self.shown(groups.old), self.shown(groups.new), self.updates_schema())
 
 
 @dataclass(frozen=True)
-class _Group:
+class Group:
+    """Totals of some groups: how many rows each has, and of each argument."""
+
     rows: npt.NDArray[np.int64]
     totals: list[Totals]
+
+
+@dataclass(frozen=True)
+class Groups:
+    """The groups that an epoch touches: as they were, where they were there, and as they are, where they still are."""
+
+    h: npt.NDArray[np.int64]
+    keys: list[pa.Array]
+    was: npt.NDArray[np.bool_]
+    old: Group
+    lives: npt.NDArray[np.bool_]
+    new: Group
+
+    def updates(self, before: list[pa.Array], after: list[pa.Array], schema: pa.Schema) -> pa.Table:
+        """Old rows taken away and new rows added, where they differ. `before`, `after`: what is shown of each group."""
+        same = self.was & self.lives
+        for left, right in zip(before, after, strict=True):
+            same &= trace_rows.equal(left, right)
+        parts = []
+        for diff, present, shown in ((-1, self.was, before), (1, self.lives, after)):
+            picked = pa.array(np.flatnonzero(present & ~same))
+            arrays = [column.take(picked) for column in (pa.array(self.h), *self.keys, *shown)]
+            arrays.append(pa.array(np.full(len(picked), diff)))
+            parts.append(pa.Table.from_arrays(arrays, schema=schema))
+        return pa.concat_tables(parts)
+
+
+def stamps(task: Task, lives: npt.NDArray[np.bool_]) -> list[pa.Array]:
+    """The columns epoch and diff of a keyed layer."""
+    return [pa.array(np.full(len(lives), task.epoch)), pa.array(lives.astype(np.int64))]
 
 
 def load_totals(arguments: Iterable[Argument], values: list[pa.Array]) -> list[Totals]:

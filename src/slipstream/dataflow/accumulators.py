@@ -22,6 +22,8 @@ from slipstream.errors import SumOverflow
 
 Totals = dict[str, npt.NDArray[Any]]
 _SPECIAL = ("nans", "infs", "neginfs")
+_PAIRS = (("hi", "lo"), ("hi2", "lo2"))
+_PAIRED = {name for pair in _PAIRS for name in pair}
 
 
 @dataclass(frozen=True)
@@ -49,51 +51,60 @@ class Argument:
                 names += [("hi2", pa.float64()), ("lo2", pa.float64())]
         return names
 
+    def sent(self) -> list[tuple[str, pa.DataType]]:
+        """The columns in which totals travel between operators: what Spark's types can carry, and what tells
+        a sum that has wrapped around.
+        """
+        names = [(name, pa.binary() if pa.types.is_decimal(kind) else kind) for name, kind in self.fields()]
+        return [*names, ("approximate", pa.float64())] if self.kind == "long" else names
+
     def totals(self, values: pa.Array, diff: npt.NDArray[np.int64], starts: npt.NDArray[np.int64]) -> Totals:
         """Totals of each segment of `values`, each value counted `diff` times."""
+        return self.fold(self._terms(values, diff), starts)
+
+    def _terms(self, values: pa.Array, diff: npt.NDArray[np.int64]) -> Totals:
+        """What each value adds to the totals."""
         if self.kind == "count":
             counted = values.to_numpy(zero_copy_only=False).astype(bool)
-            return {"count": np.add.reduceat(np.where(counted, diff, 0), starts)}
-        valid = np.asarray(values.is_valid()) if values.null_count else np.True_
-        weight = np.where(valid, diff, 0)
-        result: Totals = {"count": np.add.reduceat(weight, starts)}
+            return {"count": np.where(counted, diff, 0)}
+        weight = np.where(np.asarray(values.is_valid()), diff, 0) if values.null_count else diff
+        terms: Totals = {"count": weight}
         if self.kind == "decimal":
-            result["sum"] = np.add.reduceat(exact.decimal_limbs(values) * weight[:, None], starts, axis=0)
-            return result
+            return terms | {"sum": exact.decimal_limbs(values) * weight[:, None]}
         filled = values.fill_null(0) if values.null_count else values
         numbers = filled.to_numpy(zero_copy_only=False)
         if self.kind == "long":
             with np.errstate(over="ignore"):
-                result["sum"] = np.add.reduceat(numbers * weight, starts)
-            result["approximate"] = np.add.reduceat(numbers.astype(np.float64) * weight, starts)
-            return result
-        return result | self._double_totals(numbers, weight, starts)
+                terms["sum"] = numbers * weight
+            terms["approximate"] = numbers.astype(np.float64) * weight
+            return terms
+        return terms | self._double_terms(numbers, weight)
 
-    def _double_totals(
-        self, numbers: exact.Doubles, weight: npt.NDArray[np.int64], starts: npt.NDArray[np.int64]
-    ) -> Totals:
-        result: Totals = {}
+    def _double_terms(self, numbers: exact.Doubles, weight: npt.NDArray[np.int64]) -> Totals:
         finite = np.isfinite(numbers)
-        if finite.all():
-            nothing = np.zeros(len(starts), dtype=np.int64)
-            result |= dict.fromkeys(_SPECIAL, nothing)
-        else:
-            for special, found in zip(
-                _SPECIAL, (np.isnan(numbers), numbers == np.inf, numbers == -np.inf), strict=True
-            ):
-                result[special] = np.add.reduceat(np.where(found, weight, 0), starts)
+        terms: Totals = dict.fromkeys(_SPECIAL, np.zeros(len(numbers), dtype=np.int64))
+        if not finite.all():
+            found = (np.isnan(numbers), numbers == np.inf, numbers == -np.inf)
+            terms |= {name: np.where(at, weight, 0) for name, at in zip(_SPECIAL, found, strict=True)}
             numbers = np.where(finite, numbers, 0.0)
-        # A canonical order of the terms of a group, so that a replay gives the same bits.
-        segment = np.zeros(len(numbers), dtype=np.int64)
-        segment[starts[1:]] = 1
-        order = np.lexsort((weight, numbers, np.cumsum(segment)))
-        numbers, times = numbers[order], weight[order].astype(np.float64)
-        result["hi"], result["lo"] = exact.sum_segments(exact.times(numbers, times), starts)
+        times = weight.astype(np.float64)
+        terms["hi"], terms["lo"] = exact.times(numbers, times)
         if self.squares:
             square = exact.times(numbers, numbers)
-            terms = exact.multiply(square, exact.Pair(times, np.zeros_like(times)))
-            result["hi2"], result["lo2"] = exact.sum_segments(terms, starts)
-        return result
+            terms["hi2"], terms["lo2"] = exact.multiply(square, exact.Pair(times, np.zeros_like(times)))
+        return terms
+
+    def fold(self, totals: Totals, starts: npt.NDArray[np.int64]) -> Totals:
+        """The totals of each segment of some totals, added up."""
+        folded: Totals = {}
+        for name, values in totals.items():
+            if name not in _PAIRED:
+                with np.errstate(over="ignore"):
+                    folded[name] = np.add.reduceat(values, starts, axis=0)
+        for hi, lo in (pair for pair in _PAIRS if pair[0] in totals):
+            terms = exact.in_order(exact.Pair(totals[hi], totals[lo]), starts)
+            folded[hi], folded[lo] = exact.sum_segments(terms, starts)
+        return folded
 
     def combine(self, old: Totals, change: Totals) -> Totals:
         """old + change, row by row."""
@@ -107,7 +118,7 @@ class Argument:
         elif self.kind == "double":
             for special in _SPECIAL:
                 new[special] = old[special] + change[special]
-            for hi, lo in (("hi", "lo"), ("hi2", "lo2"))[: 2 if self.squares else 1]:
+            for hi, lo in _PAIRS[: 2 if self.squares else 1]:
                 new[hi], new[lo] = exact.add(
                     exact.Pair(old[hi], old[lo]),
                     exact.Pair(change[hi], change[lo]),
@@ -125,16 +136,31 @@ class Argument:
 
     def load(self, columns: Mapping[str, pa.Array]) -> Totals:
         """State columns as totals; what is NULL was never stored and counts as nothing."""
-        loaded: Totals = {}
-        for name, kind in self.fields():
-            values = columns[name]
-            if pa.types.is_decimal(kind):
-                loaded[name] = exact.decimal_limbs(values)
-            else:
-                loaded[name] = (values.fill_null(0) if values.null_count else values).to_numpy(
-                    zero_copy_only=False
-                )
-        return loaded
+        return {
+            name: exact.decimal_limbs(values) if pa.types.is_decimal(values.type) else _numbers(values)
+            for name, values in columns.items()
+        }
+
+    def send(self, totals: Totals) -> list[pa.Array]:
+        """Totals as columns that travel."""
+        return [
+            exact.limbs_to_binary(totals[name]) if pa.types.is_binary(kind) else pa.array(totals[name])
+            for name, kind in self.sent()
+        ]
+
+    def receive(self, columns: Mapping[str, pa.Array]) -> Totals:
+        """Columns that have travelled as totals."""
+        return {
+            name: exact.binary_limbs(values) if pa.types.is_binary(values.type) else _numbers(values)
+            for name, values in columns.items()
+        }
+
+
+def _numbers(values: pa.Array) -> npt.NDArray[Any]:
+    numbers: npt.NDArray[Any] = (values.fill_null(0) if values.null_count else values).to_numpy(
+        zero_copy_only=False
+    )
+    return numbers
 
 
 @dataclass(frozen=True)
@@ -142,10 +168,11 @@ class Buffer:
     """One column of an aggregate's buffer as Spark defines it.
 
     show: `rows` (all rows of the group), `count` (those with an argument), `sum` (NULL where there were
-    none), `total` (0 where there were none), `empty`, `mean`, `m2` (sum of squared distances from the mean).
+    none), `total` (0 where there were none), `empty`, `mean`, `m2` (sum of squared distances from the mean). An
+    `extreme` is not worked out of totals: `argument` is the number of a min or max that Extreme keeps.
     """
 
-    show: Literal["rows", "count", "sum", "total", "empty", "mean", "m2"]
+    show: Literal["rows", "count", "sum", "total", "empty", "mean", "m2", "extreme"]
     argument: int
     type: pa.DataType
     ansi: bool = True

@@ -96,6 +96,14 @@ def sum_segments(terms: Pair, starts: Longs) -> Pair:
     return Pair(hi, lo)
 
 
+def in_order(terms: Pair, starts: Longs) -> Pair:
+    """The terms of each segment in an order of their own, so that a replay gives the same bits."""
+    segment = np.zeros(len(terms.hi), dtype=np.int64)
+    segment[starts[1:]] = 1
+    order = np.lexsort((terms.lo, terms.hi, np.cumsum(segment)))
+    return Pair(terms.hi[order], terms.lo[order])
+
+
 def _halves(x: Doubles) -> tuple[Doubles, Doubles]:
     scaled = x * _SPLIT
     high = scaled - (scaled - x)
@@ -130,9 +138,26 @@ def decimal_limbs(values: pa.Array) -> Longs:
 
 def limbs_to_decimal(limbs: Longs, scale: int) -> pa.Array:
     """Limbs, carries still unresolved, as decimal256(76, scale)."""
+    return pa.Array.from_buffers(pa.decimal256(76, scale), len(limbs), [None, _packed(limbs)])
+
+
+def limbs_to_binary(limbs: Longs) -> pa.Array:
+    """Limbs, carries still unresolved, as 32 bytes each: what Spark can carry."""
+    return pa.Array.from_buffers(pa.binary(4 * _LIMBS), len(limbs), [None, _packed(limbs)]).cast(pa.binary())
+
+
+def binary_limbs(values: pa.Array) -> Longs:
+    """What `limbs_to_binary` made, as limbs again."""
+    fixed = values.cast(pa.binary(4 * _LIMBS))
+    wide = pa.Array.from_buffers(
+        pa.decimal256(76, 0), len(fixed), [None, fixed.buffers()[1]], offset=fixed.offset
+    )
+    return decimal_limbs(wide)
+
+
+def _packed(limbs: Longs) -> pa.Buffer:
     limbs = limbs.copy()
     for i in range(_LIMBS - 1):
         limbs[:, i + 1] += limbs[:, i] >> _LIMB_BITS
         limbs[:, i] &= _MASK
-    data = (limbs & _MASK).astype("<u4").tobytes()
-    return pa.Array.from_buffers(pa.decimal256(76, scale), len(limbs), [None, pa.py_buffer(data)])
+    return pa.py_buffer((limbs & _MASK).astype("<u4").tobytes())

@@ -15,6 +15,7 @@ COSTS = {
     "Linear": "the change",
     "Upsert": "one lookup for each key in the change",
     "Accumulate": "one lookup for each key in the change",
+    "Extreme": "one lookup for each key in the change, more where an extreme is taken away",
     "Join": "the change and its matches",
     "Regroup": "the touched groups, whole",
     "TopK": "the change and the first rows of each shard",

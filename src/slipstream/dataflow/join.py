@@ -5,7 +5,8 @@ A residual condition and everything else about the result is Catalyst's, above. 
 are filtered out below, in Catalyst.
 
 State is one bag trace for each side, by join key. An epoch costs the changes and their matches. Matches need
-not be consolidated: an update and its retraction in two layers both match, and their products cancel.
+not be consolidated: an update and its retraction in two layers both match, and their products cancel. Where an
+aggregation follows at once, pairs are added up here (`Combine`): what leaves the task is a row for each group.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from slipstream.dataflow.combine import Combine
 from slipstream.dataflow.task import Task, emit, gather, prefixed
 from slipstream.trace import rows as trace_rows
 from slipstream.trace.rows import column, integers
@@ -34,38 +36,59 @@ class Join:
     name: str
     traces: tuple[str, str]
     input: pa.Schema
+    combine: Combine | None = None
 
     def output(self) -> pa.Schema:
-        """h, keys, left values, right values, diff."""
-        return pa.schema([field for field in self.input if field.name not in ("side", "r")])
+        """h, keys, left values, right values, diff; or what `combine` makes of them."""
+        return self._pair_schema() if self.combine is None else self.combine.output(self._pair_schema())
+
+    def _pair_schema(self) -> pa.Schema:
+        used = None if self.combine is None else {*self.combine.reads(), "diff"}
+        fields = [field for field in self.input if field.name not in ("side", "r")]
+        return pa.schema([field for field in fields if used is None or field.name in used])
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         task = Task.current()
         table = gather(batches, self.input)
         left, right = split_sides(table, task.epoch)
-        if left.num_rows:
-            stored = task.before(self.traces[1], right.schema)
-            yield from self._pairs(left, *stored.matches(*_probe(left)), flipped=False)
-        if right.num_rows:
-            stored = task.before(self.traces[0], left.schema)
-            yield from self._pairs(right, *stored.matches(*_probe(right)), flipped=True)
-        if left.num_rows and right.num_rows:
-            at_left, at_right = match(left, right)
-            yield from self._pairs(left, at_left, right.take(pa.array(at_right)), flipped=False)
+        pairs = self._pairs(task, left, right)
+        if self.combine is None:
+            for made in pairs:
+                yield from emit(made)
+        elif all_pairs := list(pairs):
+            yield from emit(self.combine(pa.concat_tables(all_pairs).combine_chunks()))
         task.write(self.traces[0], left)
         task.write(self.traces[1], right)
 
-    def _pairs(
-        self, changed: pa.Table, at: Longs, matched: pa.Table, flipped: bool
-    ) -> Iterator[pa.RecordBatch]:
+    def _pairs(self, task: Task, left: pa.Table, right: pa.Table) -> Iterator[pa.Table]:
+        """The change of the product, part by part."""
+        if left.num_rows:
+            at, stored = task.before(self.traces[1], right.schema).matches(*_probe(left))
+            yield from self._product(left, at, stored, flipped=False)
+        if right.num_rows:
+            at, stored = task.before(self.traces[0], left.schema).matches(*_probe(right))
+            yield from self._product(right, at, stored, flipped=True)
+        if left.num_rows and right.num_rows:
+            at_left, at_right = match(left, right)
+            yield from self._product(left, at_left, right.take(pa.array(at_right)), flipped=False)
+
+    def _product(self, changed: pa.Table, at: Longs, matched: pa.Table, flipped: bool) -> Iterator[pa.Table]:
         """Rows of the product: changed[at[i]] with matched[i]."""
         if len(at) == 0:
             return
-        found = changed.take(pa.array(at))
-        left, right = (matched, found) if flipped else (found, matched)
-        arrays = [column(found, "h"), *prefixed(found, "k"), *prefixed(left, "v"), *prefixed(right, "v")]
-        arrays.append(pc.multiply(column(left, "diff"), column(right, "diff")))
-        yield from emit(pa.Table.from_arrays(arrays, schema=self.output()))
+        schema = self._pair_schema()
+        own, other = ("b", "a") if flipped else ("a", "b")
+        picked = pa.array(at)
+        arrays = []
+        for name in schema.names:
+            if name == "diff":
+                arrays.append(pc.multiply(column(changed, name).take(picked), column(matched, name)))
+            elif name[0] == other:
+                arrays.append(column(matched, f"v{name[1:]}"))
+            else:
+                mine = f"v{name[1:]}" if name[0] == own else name
+                arrays.append(column(changed, mine).take(picked))
+        yield pa.Table.from_arrays(arrays, schema=schema)
 
 
 def split_sides(table: pa.Table, epoch: int) -> tuple[pa.Table, pa.Table]:

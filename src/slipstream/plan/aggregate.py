@@ -1,4 +1,5 @@
-"""Aggregate nodes: to Accumulate where every aggregate is a sum, to Regroup otherwise.
+"""Aggregate nodes: to Accumulate where every aggregate is a sum, to Extreme where some are min or max and the rest are
+sums, to Regroup otherwise.
 
 For Accumulate, Catalyst evaluates the keys and the arguments below, and each aggregate's own
 `evaluateExpression`, the rest of the select list and HAVING above. Python in between only adds up. Where the
@@ -8,30 +9,49 @@ select list shows nothing but keys and plain buffers, the view can be read strai
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_type
-from pyspark.sql.types import BooleanType, DataType, DecimalType, DoubleType, LongType
+from pyspark.sql.types import (
+    BinaryType,
+    BooleanType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    LongType,
+    NumericType,
+    StringType,
+    TimestampNTZType,
+    TimestampType,
+)
 
 from slipstream.dataflow.accumulate import Accumulate
 from slipstream.dataflow.accumulators import Argument, Buffer
+from slipstream.dataflow.extreme import Extreme
 from slipstream.dataflow.graph import Step
 from slipstream.plan.catalyst import Catalyst, Expr, Node
 from slipstream.plan.delta import Builder, Delta
 from slipstream.plan.stages import Columns, stage
 
 _MOMENTS = {"VariancePop", "VarianceSamp", "StddevPop", "StddevSamp"}
+_EXTREMES = {"Min", "Max"}
+_ORDERED = (NumericType, StringType, BinaryType, BooleanType, DateType, TimestampType, TimestampNTZType)
 _SUMS = {"Count", "Sum", "Average"} | _MOMENTS
 
 
 @dataclass(frozen=True)
 class Direct:
-    """How to read a view's columns straight from an Accumulate's trace: `k0` a key, `b0` a buffer."""
+    """How to read a view's columns straight from an aggregation's trace: `k0` a key, `b0` a buffer of the sums, `v5` a
+    column of the trace.
+    """
 
-    accumulate: Accumulate
+    sums: Accumulate
+    stored: pa.Schema
     columns: tuple[str, ...]
 
 
@@ -48,8 +68,10 @@ def aggregates_in(catalyst: Catalyst, node: Node) -> list[Expr]:
 
 
 def accumulates(catalyst: Catalyst, node: Node) -> bool:
-    """Whether every aggregate of the node is a sum over whole numbers, doubles or decimals."""
-    return all(_is_sum(catalyst, expr) for expr in aggregates_in(catalyst, node))
+    """Whether every aggregate of the node is a sum over whole numbers, doubles or decimals, or an extreme."""
+    return all(
+        _is_sum(catalyst, expr) or _is_extreme(catalyst, expr) for expr in aggregates_in(catalyst, node)
+    )
 
 
 def reads_directly(catalyst: Catalyst, node: Node) -> bool:
@@ -72,6 +94,15 @@ def _is_sum(catalyst: Catalyst, expr: Expr) -> bool:
     return True
 
 
+def _is_extreme(catalyst: Catalyst, expr: Expr) -> bool:
+    """Whether it is a min or max of values that Arrow orders as Spark does."""
+    kind = catalyst.type_of(expr)
+    collated = isinstance(kind, StringType) and kind != StringType()
+    return (
+        catalyst.kind(expr.aggregateFunction()) in _EXTREMES and isinstance(kind, _ORDERED) and not collated
+    )
+
+
 def _mode(function: Expr) -> str:
     """What a sum does when it overflows: ANSI (fail), LEGACY (wrap around) or TRY (NULL)."""
     mode: str = function.evalContext().evalMode().toString()
@@ -82,41 +113,101 @@ def _buffer_type(catalyst: Catalyst, function: Expr, at: int) -> DataType:
     return catalyst.type_of(catalyst.items(function.aggBufferAttributes())[at])
 
 
-def accumulate(
-    build: Builder, node: Node, child: Delta, name: str, trace: str, emits: bool
-) -> tuple[Delta, Direct | None]:
-    """An Accumulate in the place of the node, and how to read its output directly if that can be done."""
+@dataclass(frozen=True)
+class Extremum:
+    """A min or max: its value, a 64-bit prefix of its order, best first, and which of the two it is."""
+
+    value: Column
+    kind: DataType
+    prefix: Column
+    largest: bool
+
+
+@dataclass(frozen=True)
+class Sums:
+    """What an aggregation adds up: its keys, its aggregates, their buffers, and the arguments in turn.
+
+    values: the column of each argument; parts: the expressions that it is made of; extremes: what is not added up.
+    """
+
+    keys: list[Expr]
+    found: list[Expr]
+    buffers: list[list[Buffer]]
+    arguments: list[Argument]
+    values: list[tuple[Column, DataType]]
+    parts: list[list[Expr]]
+    extremes: list[Extremum]
+
+
+def sums_of(build: Builder, node: Node) -> Sums:
     catalyst = build.catalyst
-    keys = [catalyst.normalised(key) for key in catalyst.items(node.groupingExpressions())]
     found = aggregates_in(catalyst, node)
     gathered = _Gathered(build)
     buffers = [gathered.add(expr) for expr in found]
-    columns: Columns = {"h": (build.hash(catalyst.column(key) for key in keys), LongType())}
-    columns |= {f"k{i}": (catalyst.column(key), catalyst.type_of(key)) for i, key in enumerate(keys)}
-    columns |= {f"x{i}": value for i, value in enumerate(gathered.columns)}
+    keys = [catalyst.normalised(key) for key in catalyst.items(node.groupingExpressions())]
+    return Sums(keys, found, buffers, gathered.arguments, gathered.columns, gathered.parts, gathered.extremes)
+
+
+@dataclass(frozen=True)
+class Feed:
+    """The input of an Accumulate: columns k0.., x0.. and diff over a plan. `combined`: x0.. are totals already."""
+
+    plan: Node
+    columns: Columns
+    step: Step
+    combined: bool = False
+
+
+def rows_feed(build: Builder, sums: Sums, child: Delta) -> Feed:
+    """An Accumulate fed by rows."""
+    catalyst = build.catalyst
+    columns: Columns = {
+        f"k{i}": (catalyst.column(key), catalyst.type_of(key)) for i, key in enumerate(sums.keys)
+    }
+    columns |= {f"x{i}": value for i, value in enumerate(sums.values)}
+    columns |= {f"p{i}": (each.prefix, LongType()) for i, each in enumerate(sums.extremes)}
+    columns |= {f"e{i}": (each.value, each.kind) for i, each in enumerate(sums.extremes)}
     if not child.inserts_only:
         columns["diff"] = (catalyst.column(child.diff), LongType())
+    return Feed(child.plan, columns, child.step)
 
-    made: list[Accumulate] = []
-    direct = None
 
-    def make(schema: pa.Schema) -> Accumulate:
-        flat = tuple(buffer for group in buffers for buffer in group)
-        made.append(
-            Accumulate(name, trace, schema, tuple(gathered.arguments), flat, emits, everything=not keys)
-        )
+def combined_feed(build: Builder, sums: Sums, plan: Node, step: Step) -> Feed:
+    """An Accumulate fed by what a `Combine` has added up."""
+    catalyst = build.catalyst
+    by_name = {each.name(): each for each in catalyst.output(plan)}
+    columns: Columns = {
+        f"k{i}": (catalyst.column(by_name[f"c{i}"]), catalyst.type_of(key)) for i, key in enumerate(sums.keys)
+    }
+    for name, each in by_name.items():
+        if name.startswith("x") or name == "diff":
+            columns[name] = (catalyst.column(each), catalyst.type_of(each))
+    return Feed(plan, columns, step, combined=True)
+
+
+def accumulate(
+    build: Builder, node: Node, sums: Sums, feed: Feed, name: str, traces: Sequence[str], emits: bool
+) -> tuple[Delta, Direct | None]:
+    """An Accumulate or Extreme in the place of the node, and how to read its output directly if that can be done.
+    Of the traces the first is for the totals, the others for the extremes.
+    """
+    catalyst = build.catalyst
+    keys = [column for name, (column, _) in feed.columns.items() if name.startswith("k")]
+    columns: Columns = {"h": (build.hash(keys), LongType()), **feed.columns}
+    made: list[Accumulate | Extreme] = []
+
+    def make(schema: pa.Schema) -> Accumulate | Extreme:
+        made.append(_operator(sums, schema, name, traces, emits, feed.combined))
         return made[0]
 
-    ran = stage(build, child.plan, columns, make)
-    shown = _direct_columns(catalyst, node, found, buffers)
-    if shown is not None:
-        direct = Direct(made[0], shown)
-    step = Step("Accumulate", catalyst.line(node), (child.step,), (trace,))
+    ran = stage(build, feed.plan, columns, make)
+    direct = _direct(catalyst, node, sums, made[0])
+    step = Step(type(made[0]).__name__, catalyst.line(node), (feed.step,), tuple(traces))
     if not emits:
         return Delta(ran, None, None, step, "sharded"), direct
-    below, key_attributes = _restore(build, ran, keys, found, buffers)
+    below, key_attributes = _restore(build, ran, sums.keys, sums.found, sums.buffers)
     diff, route = catalyst.attribute(below[0]), catalyst.attribute(below[1])
-    replaced = _replacements(catalyst, node, found, key_attributes)
+    replaced = _replacements(catalyst, node, sums.found, key_attributes)
     results = [catalyst.replace(result, replaced) for result in catalyst.items(node.aggregateExpressions())]
     named = [
         result if catalyst.kind(result) == "Alias" else catalyst.renamed(result, target)
@@ -124,6 +215,36 @@ def accumulate(
     ]
     plan = catalyst.project([*named, diff, route], catalyst.project(below, ran))
     return Delta(plan, diff, route, step, "sharded"), direct
+
+
+def _operator(
+    sums: Sums, schema: pa.Schema, name: str, traces: Sequence[str], emits: bool, combined: bool
+) -> Accumulate | Extreme:
+    flat = [buffer for group in sums.buffers for buffer in group]
+    buffers = tuple(buffer for buffer in flat if buffer.show != "extreme")
+    own = pa.schema([field for field in schema if field.name[0] not in "pe"])
+    adding = Accumulate(name, traces[0], own, tuple(sums.arguments), buffers, emits, not sums.keys, combined)
+    if not sums.extremes:
+        return adding
+    places = iter(range(len(buffers)))
+    shown = [("extreme", each.argument) if each.show == "extreme" else ("sum", next(places)) for each in flat]
+    largest = tuple(each.largest for each in sums.extremes)
+    return Extreme(adding, tuple(traces[1:]), schema, largest, tuple(shown))  # type: ignore[arg-type]
+
+
+def _direct(catalyst: Catalyst, node: Node, sums: Sums, made: Accumulate | Extreme) -> Direct | None:
+    shown = _direct_columns(catalyst, node, sums.found, sums.buffers)
+    if shown is None:
+        return None
+    if isinstance(made, Accumulate):
+        return Direct(made, made.layer_schema(), shown)
+    columns = []
+    for name in shown:
+        which, at = made.shown[int(name[1:])] if name[0] == "b" else ("key", 0)
+        columns.append(
+            f"v{made.first_extreme + at}" if which == "extreme" else f"b{at}" if which == "sum" else name
+        )
+    return Direct(made.sums, made.layer_schema(), tuple(columns))
 
 
 def _restore(
@@ -181,6 +302,8 @@ class _Gathered:
         self._exprs: list[Expr] = []
         self.arguments: list[Argument] = []
         self.columns: list[tuple[Column, DataType]] = []
+        self.parts: list[list[Expr]] = []
+        self.extremes: list[Extremum] = []
 
     def add(self, expr: Expr) -> list[Buffer]:
         """The buffers of one aggregate, over arguments that are added where they are new."""
@@ -192,6 +315,8 @@ class _Gathered:
         if name == "Count":
             return [self._count(catalyst.children(function), only)]
         child = catalyst.children(function)[0]
+        if name in _EXTREMES:
+            return [self._extremum(child, only, largest=name == "Max")]
         if name in _MOMENTS:
             at = self._argument(catalyst.cast(child, self._jtype(function, 0)), only, squares=True)
             return [
@@ -208,6 +333,15 @@ class _Gathered:
             return [Buffer("total", at, shown), Buffer("empty", at, pa.bool_())]
         return [Buffer("sum", at, shown, ansi)]
 
+    def _extremum(self, child: Expr, only: Expr | None, largest: bool) -> Buffer:
+        catalyst = self._catalyst
+        value, kind = catalyst.column(child), catalyst.type_of(child)
+        if only is not None:
+            value = F.when(catalyst.column(only), value)
+        prefix = catalyst.order_prefix(catalyst.sort_order(child, descending=largest))
+        self.extremes.append(Extremum(value, kind, prefix, largest))
+        return Buffer("extreme", len(self.extremes) - 1, to_arrow_type(kind))
+
     def _jtype(self, function: Expr, at: int) -> Expr:
         return self._catalyst.items(function.aggBufferAttributes())[at].dataType()
 
@@ -222,6 +356,7 @@ class _Gathered:
         for each in counted[1:]:
             condition = condition & each
         self._exprs.append(None)
+        self.parts.append([*arguments, *([] if only is None else [only])])
         self.arguments.append(Argument("count"))
         self.columns.append((condition, BooleanType()))
         return Buffer("count", len(self.arguments) - 1, pa.int64())
@@ -245,6 +380,7 @@ class _Gathered:
         )
         scale = kind.scale if isinstance(kind, DecimalType) else 0
         self._exprs.append(expr if only is None else None)
+        self.parts.append([expr] if only is None else [expr, only])
         self.arguments.append(Argument(name, squares, scale))  # type: ignore[arg-type]
         self.columns.append((value, kind))
         return len(self.arguments) - 1

@@ -280,6 +280,11 @@ class Catalyst:
         )
         return rule.normalize(key)
 
+    def sort_order(self, expr: Expr, descending: bool) -> Expr:
+        """An expression as a sort key."""
+        direction = getattr(getattr(self._exprs, "Descending$" if descending else "Ascending$"), "MODULE$")
+        return self._exprs.SortOrder(expr, direction, direction.defaultNullOrdering(), self.sequence([]))
+
     def order_prefix(self, order: Expr) -> Column:
         """A 64-bit integer that sorts as the sort key does, as far as 64 bits go (ties may hide a
         difference).

@@ -19,7 +19,7 @@ from pyspark.sql.types import LongType, StructType
 
 from slipstream.dataflow.graph import Step
 from slipstream.dataflow.record import Record
-from slipstream.plan import aggregate, join, linear, regroup, topk
+from slipstream.plan import aggregate, combine, join, linear, regroup, topk
 from slipstream.plan.aggregate import Direct
 from slipstream.plan.catalyst import Node
 from slipstream.plan.delta import Builder, Delta
@@ -89,11 +89,25 @@ class ViewCompiler:
             return None
         if not aggregate.reads_directly(catalyst, plan):
             return None
-        child = self._delta(catalyst.children(plan)[0])
-        trace = self._trace("accumulate")
-        delta, how = aggregate.accumulate(self._build, plan, child, self._view, trace, emits)
+        delta, how = self._accumulate(plan, emits)
         assert how is not None
         return delta, how
+
+    def _accumulate(self, node: Node, emits: bool) -> tuple[Delta, Direct | None]:
+        """An aggregation of sums, added up by the join below it where that can be done."""
+        catalyst, build = self._catalyst, self._build
+        over = combine.folded(catalyst, node)
+        sums = aggregate.sums_of(build, over)
+        if combine.can_combine(catalyst, over, sums):
+            join_node = catalyst.children(over)[0]
+            left, right, sides = self._join_inputs(join_node)
+            joined = combine.combine(build, join_node, sums, left, right, self._view, sides)
+            feed = aggregate.combined_feed(build, sums, joined.plan, joined.step)
+        else:
+            over, sums = node, aggregate.sums_of(build, node)
+            feed = aggregate.rows_feed(build, sums, self._delta(catalyst.children(node)[0]))
+        traces = [self._trace("accumulate"), *(self._trace("extreme") for _ in sums.extremes)]
+        return aggregate.accumulate(build, over, sums, feed, self._view, traces, emits)
 
     def _delta(self, node: Node) -> Delta:
         catalyst, build = self._catalyst, self._build
@@ -105,6 +119,8 @@ class ViewCompiler:
             return self._limit(node)
         if kind == "Join":
             return self._join(node)
+        if kind == "Aggregate":
+            return self._aggregate(node)
         children = [self._delta(child) for child in catalyst.children(node)]
         if kind == "Union":
             return linear.union(build, node, children)
@@ -119,7 +135,7 @@ class ViewCompiler:
             return linear.expand(build, node, child)
         if kind == "Window":
             return regroup.window(build, node, child, self._view, self._trace("regroup"))
-        return self._aggregate(node, child)
+        raise AssertionError(f"refuse.check_plan lets no {kind} through")
 
     def _input(self, leaf: Node, identity: int) -> Delta:
         """The change of an input under the expression ids that this view's plan has for it."""
@@ -131,23 +147,22 @@ class ViewCompiler:
         new = [catalyst.attribute(each) for each in extras]
         return replace(delta, plan=plan, diff=new[0], route=new[1] if len(new) > 1 else None)
 
-    def _aggregate(self, node: Node, child: Delta) -> Delta:
-        catalyst = self._catalyst
-        if aggregate.accumulates(catalyst, node):
-            return aggregate.accumulate(
-                self._build, node, child, self._view, self._trace("accumulate"), True
-            )[0]
+    def _aggregate(self, node: Node) -> Delta:
+        if aggregate.accumulates(self._catalyst, node):
+            return self._accumulate(node, emits=True)[0]
+        child = self._delta(self._catalyst.children(node)[0])
         return regroup.aggregate(self._build, node, child, self._view, self._trace("regroup"))
 
     def _join(self, node: Node) -> Delta:
-        catalyst = self._catalyst
-        keys, _ = join.equal_keys(catalyst, node)
-        left, right = (self._delta(child) for child in catalyst.children(node))
-        traces = (self._trace("left"), self._trace("right"))
+        left, right, traces = self._join_inputs(node)
         if node.joinType().toString() in ("Inner", "Cross"):
             return join.inner(self._build, node, left, right, self._view, traces)
-        pairs = [(one, other) for one, other, _ in keys]
+        pairs = [(one, other) for one, other, _ in join.equal_keys(self._catalyst, node)[0]]
         return regroup.join(self._build, node, pairs, left, right, self._view, traces)
+
+    def _join_inputs(self, node: Node) -> tuple[Delta, Delta, tuple[str, str]]:
+        left, right = (self._delta(child) for child in self._catalyst.children(node))
+        return left, right, (self._trace("left"), self._trace("right"))
 
     def _limit(self, node: Node) -> Delta:
         catalyst = self._catalyst

@@ -187,7 +187,7 @@ def _check_aggregate(catalyst: Catalyst, view: str, node: Node) -> None:
         raise CannotMaintain(
             view,
             catalyst.line(node),
-            "over the whole input only count, sum, avg, variance and stddev can be maintained yet",
+            "over the whole input only count, sum, avg, variance, stddev, min and max can be maintained yet",
             "group by a key, or make it an ORDER BY ... LIMIT 1",
         )
 

@@ -6,18 +6,17 @@ groups before and after the change, with `side` (-1 or 1) added to its keys; sid
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pyarrow as pa
 from pyspark.sql import Column
 from pyspark.sql import functions as F
-from pyspark.sql.types import DataType, IntegerType, LongType
+from pyspark.sql.types import IntegerType, LongType
 
 from slipstream.dataflow.graph import Step
 from slipstream.dataflow.regroup import Regroup
 from slipstream.plan.catalyst import Expr, Node
-from slipstream.plan.delta import Builder, Delta, Stored
-from slipstream.plan.stages import Columns, Operator, stage
+from slipstream.plan.delta import Builder, Delta
+from slipstream.plan.join import join_stage, outputs
+from slipstream.plan.stages import Columns, stage
 
 
 def aggregate(build: Builder, node: Node, child: Delta, name: str, trace: str) -> Delta:
@@ -55,7 +54,9 @@ def join(
 ) -> Delta:
     """An outer, semi, anti or existence join with equal keys; the whole condition is evaluated again above."""
     catalyst = build.catalyst
-    ran, stored = join_stage(build, node, keys, (left, right), lambda schema: Regroup(name, traces, schema))
+    ran, stored = join_stage(
+        build, keys, (left, right), outputs(catalyst, node), lambda schema, _: Regroup(name, traces, schema)
+    )
     both = build.share(ran)
     attributes = {attribute.name(): attribute for attribute in catalyst.output(both)}
     sides, inputs = [], []
@@ -71,42 +72,6 @@ def join(
     shown = [catalyst.column(s) for s in sides if any(s.semanticEquals(o) for o in kept)]
     step_inputs = (left.step, right.step)
     return _signed(build, node, joined, F.coalesce(*shown), step_inputs, traces)
-
-
-def join_stage(
-    build: Builder,
-    node: Node,
-    keys: list[tuple[Expr, Expr]],
-    inputs: tuple[Delta, Delta],
-    make: Callable[[pa.Schema], Operator],
-) -> tuple[Node, list[list[Stored]]]:
-    """Both inputs of a join in one stage, told apart by `side`; what each input's attributes are kept in."""
-    catalyst = build.catalyst
-    own_keys = [[catalyst.normalised(pair[i]) for pair in keys] for i in (0, 1)]
-    values: list[Columns] = []
-    stored: list[list[Stored]] = []
-    types: dict[str, DataType] = {}
-    for i, prefix in enumerate("ab"):
-        attributes = catalyst.output(catalyst.children(node)[i])
-        columns, kept = build.store(attributes, own_keys[i], prefix)
-        values.append(columns)
-        stored.append(kept)
-        types |= {name: kind for name, (_, kind) in columns.items()}
-    halves = []
-    for i, child in enumerate(inputs):
-        key_columns = [catalyst.column(key) for key in own_keys[i]]
-        own = {name: column for name, (column, _) in values[i].items()}
-        row = build.hash([*key_columns, *build.hashable(values[i].values())])
-        selected = [F.lit(i).alias("side"), build.hash(key_columns).alias("h"), row.alias("r")]
-        selected += [column.alias(f"k{j}") for j, column in enumerate(key_columns)]
-        selected += [own.get(name, F.lit(None).cast(kind)).alias(name) for name, kind in types.items()]
-        selected.append(catalyst.column(child.diff).alias("diff"))
-        halves.append((catalyst.select(child.plan, selected), child.layout))
-    kinds: dict[str, DataType] = {"side": IntegerType(), "h": LongType(), "r": LongType()}
-    kinds |= {f"k{i}": catalyst.type_of(key) for i, key in enumerate(own_keys[0])}
-    kinds |= {**types, "diff": LongType()}
-    both, _ = build.union(halves)
-    return stage(build, both, {name: (F.col(name), kind) for name, kind in kinds.items()}, make), stored
 
 
 def _one_input(

@@ -8,7 +8,7 @@ What a trace holds as of `t`: a *bag* (its layers have a column `r`) holds each 
 of epochs up to `t` add up to; a *keyed* trace holds for each key its version of the greatest epoch up to
 `t`, unless that is a tombstone (`diff` 0).
 
-The cost of `newest`, `matches` and `head` follows what is asked for and the number of layers, not the size
+The cost of `newest`, `matches`, `heads` and `head` follows what is asked for and the number of layers, not the size
 of the trace. `snapshot` reads everything, a bounded amount at a time. `changes` needs the log and reads the
 stretch asked for at once.
 """
@@ -26,6 +26,7 @@ from slipstream.errors import HistoryForgotten, MissingLayer, UnknownSchema
 from slipstream.trace import rows as _rows
 from slipstream.trace.cover import Piece, cover, history_reach, tile
 from slipstream.trace.equality import Bools, equal
+from slipstream.trace.heads import heads
 from slipstream.trace.layer import Accept, Part, list_layers, open_layer
 from slipstream.trace.lookup import equal_pairs
 from slipstream.trace.naming import Ints, LayerName, Span
@@ -145,6 +146,12 @@ class TraceReader:
             if complete:
                 return table
             size *= 2
+
+    def heads(self, h: Ints, keys: Sequence[pa.Array]) -> tuple[Ints, pa.Table]:
+        """For each probe the rows of its key that come first in the order of `r`, and all that tie with them,
+        with the probe's index. `h` is sorted, and `keys` are in its order.
+        """
+        return heads(self._pieces, self.schema, h, keys)
 
     def snapshot(self, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
         """The contents, consolidated, in the order of `h`, some rows at a time.

@@ -1,0 +1,166 @@
+"""Extreme: min and max, alone or beside sums, kept so that a deletion does not re-read its group.
+
+Rule: a group's maximum after a change is the larger of what it was and what was added, unless what it was has been
+taken away: then it is the largest value that is left.
+
+State is a keyed trace as Accumulate's, the extremes of each group beside its totals, and for each extreme a bag
+trace of the group's values whose `r` is not a hash but an order-preserving 64-bit prefix of the value, best first.
+An insertion costs one lookup of its key. Only where a group loses its extreme are the first of its values looked up
+(`TraceReader.heads`), and the cost follows how many of those are gone. NULLs are not values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from slipstream.dataflow.accumulate import Accumulate, Group, stamps
+from slipstream.dataflow.task import STATS_SCHEMA, Task, emit, gather, prefixed, report
+from slipstream.trace import rows as trace_rows
+from slipstream.trace.rows import column, integers
+
+Longs = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Extreme:
+    """One aggregation. Input columns: those of `sums`, and for each extreme p0.. (its order) and e0.. (its value).
+
+    largest: for each extreme whether it is a maximum. traces: of the values of each. shown: what is emitted of a
+    group, in turn: a buffer of `sums`, or an extreme, by number.
+    """
+
+    sums: Accumulate
+    traces: tuple[str, ...]
+    input: pa.Schema
+    largest: tuple[bool, ...]
+    shown: tuple[tuple[Literal["sum", "extreme"], int], ...]
+
+    def output(self) -> pa.Schema:
+        """h, keys, what is shown, diff; statistics where the change goes nowhere."""
+        if not self.sums.emits:
+            return STATS_SCHEMA
+        kinds = [
+            self.sums.buffers[at].type if which == "sum" else self.input.field(f"e{at}").type
+            for which, at in self.shown
+        ]
+        shown = [pa.field(f"b{i}", kind) for i, kind in enumerate(kinds)]
+        return pa.schema([*self._keys(), *shown, pa.field("diff", pa.int64())])
+
+    def layer_schema(self) -> pa.Schema:
+        """As Accumulate's, with the extremes as the last values."""
+        *sums, epoch, diff = self.sums.layer_schema()
+        first = self.first_extreme
+        kinds = [self.input.field(f"e{i}").type for i in range(len(self.traces))]
+        extremes = [pa.field(f"v{first + i}", kind) for i, kind in enumerate(kinds)]
+        return pa.schema([*sums, *extremes, epoch, diff])
+
+    @property
+    def first_extreme(self) -> int:
+        """The number of the state column of the first extreme."""
+        return len(trace_rows.value_columns(self.sums.layer_schema()))
+
+    def _keys(self) -> list[pa.Field]:
+        return [field for field in self.input if field.name == "h" or field.name.startswith("k")]
+
+    def _values_schema(self, at: int) -> pa.Schema:
+        h, *keys = self._keys()
+        r, epoch, diff = (pa.field(name, pa.int64()) for name in ("r", "epoch", "diff"))
+        return pa.schema([h, r, *keys, pa.field("v0", self.input.field(f"e{at}").type), epoch, diff])
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        task = Task.current()
+        table = gather(batches, self.input)
+        h, keys, change = self.sums.change(task, table)
+        found, stored = task.before(self.sums.trace, self.layer_schema()).newest(h, keys)
+        groups = self.sums.advance(h, keys, found, stored, change)
+        old = prefixed(stored, "v")[-len(self.traces) :]
+        new = [self._advance(task, at, table, h, keys, old[at]) for at in range(len(self.traces))]
+        values = [*self.sums.values(groups.new), *new]
+        arrays = [pa.array(h), *keys, *values, *stamps(task, groups.lives)]
+        written = task.write(self.sums.trace, pa.Table.from_arrays(arrays, schema=self.layer_schema()))
+        if self.sums.emits:
+            before, after = self._show(groups.old, old), self._show(groups.new, new)
+            yield from emit(groups.updates(before, after, self.output()))
+        else:
+            yield report(task, self.sums.name, rows_in=table.num_rows, keys=len(h), bytes=written)
+
+    def _show(self, groups: Group, extremes: list[pa.Array]) -> list[pa.Array]:
+        buffers = self.sums.shown(groups)
+        return [buffers[at] if which == "sum" else extremes[at] for which, at in self.shown]
+
+    def _advance(
+        self, task: Task, at: int, table: pa.Table, h: Longs, keys: list[pa.Array], old: pa.Array
+    ) -> pa.Array:
+        """One extreme of each touched group, after the change."""
+        change = self._consolidated(task, at, table)
+        task.write(self.traces[at], change)
+        group = _places(h, keys, change)
+        diff, values = integers(change, "diff"), column(change, "v0")
+        added = diff > 0
+        gone = np.flatnonzero(~added)
+        lost = gone[trace_rows.equal(values.take(pa.array(gone)), old.take(pa.array(group[gone])))]
+        again = np.unique(group[lost])
+        kept = np.ones(len(h), dtype=bool)
+        kept[again] = False
+        kept &= np.asarray(old.is_valid())
+        candidates = [(np.flatnonzero(kept), old.take(pa.array(np.flatnonzero(kept))))]
+        if len(again):
+            reader = task.at(self.traces[at], self._values_schema(at), task.epoch)
+            asked, rows = reader.heads(h[again], [key.take(pa.array(again)) for key in keys])
+            candidates.append((again[asked], column(rows, "v0")))
+        candidates.append((group[added], values.take(pa.array(np.flatnonzero(added)))))
+        return _best(candidates, len(h), self.largest[at])
+
+    def _consolidated(self, task: Task, at: int, table: pa.Table) -> pa.Table:
+        """The change of one extreme's values, added up."""
+        value = column(table, f"e{at}")
+        rows = table.filter(value.is_valid()).combine_chunks() if value.null_count else table
+        schema = self._values_schema(at)
+        columns = {
+            "h": column(rows, "h"),
+            "r": column(rows, f"p{at}"),
+            "v0": column(rows, f"e{at}"),
+            "epoch": pa.array(np.full(rows.num_rows, task.epoch)),
+            "diff": column(rows, "diff")
+            if "diff" in rows.column_names
+            else pa.array(np.ones(rows.num_rows, np.int64)),
+        }
+        columns |= {f"k{i}": key for i, key in enumerate(prefixed(rows, "k"))}
+        return trace_rows.consolidate(
+            pa.Table.from_arrays([columns[name] for name in schema.names], schema=schema)
+        )
+
+
+def _places(h: Longs, keys: list[pa.Array], change: pa.Table) -> Longs:
+    """For each row of the change the position of its key among `keys`, which are sorted by `h`."""
+    own_h, own = integers(change, "h"), prefixed(change, "k")
+    place = np.searchsorted(h, own_h)
+    while True:  # keys whose hashes collide are neighbours
+        same = np.ones(len(place), dtype=bool)
+        for key, mine in zip(keys, own, strict=True):
+            same &= trace_rows.equal(key.take(pa.array(place)), mine)
+        if same.all():
+            return place
+        place = place + ~same
+
+
+def _best(candidates: Sequence[tuple[Longs, pa.Array]], groups: int, largest: bool) -> pa.Array:
+    """The smallest or the largest candidate of each group, NULL where it has none. Of doubles NaN is the largest."""
+    kind = candidates[0][1].type
+    group = np.concatenate([at for at, _ in candidates])
+    values = pa.concat_arrays([values.cast(kind) for _, values in candidates])
+    rows = pa.table({"group": pa.array(group), "value": values})
+    ordered = rows.sort_by([("group", "ascending"), ("value", "ascending")]).combine_chunks()
+    at = integers(ordered, "group")
+    turns = np.flatnonzero(at[1:] != at[:-1])
+    ends = np.append(turns, len(at) - 1) if largest else np.append(0, turns + 1)
+    picked = np.full(groups, -1)
+    if len(at):
+        picked[at[ends]] = ends
+    return column(ordered, "value").take(pa.array(picked, mask=picked < 0))

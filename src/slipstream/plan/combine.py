@@ -1,0 +1,118 @@
+"""An aggregation of sums right above an inner join: the join adds its pairs up before it sends them.
+
+Spark's plan is Aggregate over some projections over Join. The projections are folded into the aggregation, so
+that its keys and arguments are expressions over the join's two inputs. Where each of them needs one input alone,
+Catalyst evaluates it below, on that side; the join keeps nothing else of the row, and its `Combine` adds up what
+it pairs. Any other shape is joined and aggregated in two steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from slipstream.dataflow.combine import Combine
+from slipstream.dataflow.graph import Step
+from slipstream.dataflow.join import Join
+from slipstream.plan.aggregate import Sums
+from slipstream.plan.catalyst import Catalyst, Expr, Node
+from slipstream.plan.delta import Builder, Delta, Stored
+from slipstream.plan.join import equal_keys, join_stage, matching
+
+_UNLIKE = ("struct", "array", "map", "float", "double", "variant", "interval", "void", "udt")
+"""Types of keys that Arrow does not tell apart as Spark does."""
+
+
+@dataclass(frozen=True)
+class Combined:
+    """The plan of an aggregation's input, added up in part: c0.. keys, x0.. totals, diff."""
+
+    plan: Node
+    step: Step
+
+
+def folded(catalyst: Catalyst, node: Node) -> Node:
+    """An Aggregate with the projections below it folded into its expressions."""
+    below = catalyst.children(node)[0]
+    keys, results = catalyst.items(node.groupingExpressions()), catalyst.items(node.aggregateExpressions())
+    while catalyst.kind(below) == "Project":
+        pairs = [
+            (catalyst.attribute(each), each.child())
+            for each in catalyst.items(below.projectList())
+            if catalyst.kind(each) == "Alias"
+        ]
+        keys = [catalyst.replace(key, pairs) for key in keys]
+        named = zip(results, catalyst.output(node), strict=True)
+        results = [_named(catalyst, catalyst.replace(result, pairs), target) for result, target in named]
+        below = catalyst.children(below)[0]
+    return node if below is catalyst.children(node)[0] else catalyst.aggregate(keys, results, below)
+
+
+def _named(catalyst: Catalyst, result: Expr, target: Expr) -> Expr:
+    """An entry of a select list, under the name and id that it had."""
+    is_named = catalyst.kind(result) == "Alias" or result.equals(target)
+    return result if is_named else catalyst.renamed(result, target)
+
+
+def can_combine(catalyst: Catalyst, node: Node, sums: Sums) -> bool:
+    """Whether the (folded) aggregation is over an inner join on equal keys alone, and every key and argument of
+    it needs one side only.
+    """
+    below = catalyst.children(node)[0]
+    if (
+        sums.extremes
+        or catalyst.kind(below) != "Join"
+        or below.joinType().toString() not in ("Inner", "Cross")
+    ):
+        return False
+    keys, rest = equal_keys(catalyst, below)
+    if not keys or rest:
+        return False
+    if any(catalyst.type_of(key).simpleString().startswith(_UNLIKE) for key in sums.keys):
+        return False
+    return all(_side(catalyst, below, parts) is not None for parts in _parts(sums))
+
+
+def combine(
+    build: Builder, join: Node, sums: Sums, left: Delta, right: Delta, name: str, traces: tuple[str, str]
+) -> Combined:
+    """The join below an aggregation, adding up what it pairs."""
+    catalyst = build.catalyst
+    pairs, inputs = matching(build, join, left, right)
+    wanted = [catalyst.column(key) for key in sums.keys] + [value for value, _ in sums.values]
+    at = [_side(catalyst, join, parts) for parts in _parts(sums)]
+    sides: list[Delta] = []
+    kept: list[list[Expr]] = []
+    for i, child in enumerate(inputs):
+        own = [value.alias(f"w{j}") for j, value in enumerate(wanted) if at[j] == i]
+        carried = [catalyst.column(each) for each in catalyst.output(child.plan)]
+        plan = catalyst.select(child.plan, [*carried, *own])
+        sides.append(replace(child, plan=plan))
+        kept.append(catalyst.output(plan)[len(carried) :])
+
+    def make(schema: pa.Schema, stored: list[list[Stored]]) -> Join:
+        found = {each.attribute.name(): each.column for side in stored for each in side}
+        columns = [found[f"w{j}"] for j in range(len(wanted))]
+        ways = len(sums.keys)
+        adding = Combine(tuple(columns[:ways]), tuple(columns[ways:]), tuple(sums.arguments))
+        return Join(name, traces, schema, adding)
+
+    ran, _ = join_stage(build, pairs, (sides[0], sides[1]), (kept[0], kept[1]), make)
+    detail = f"{catalyst.line(join)}, added up by group"
+    return Combined(ran, Step("Join", detail, (left.step, right.step), traces))
+
+
+def _parts(sums: Sums) -> list[list[Expr]]:
+    """What each key and each argument is made of."""
+    return [*([key] for key in sums.keys), *sums.parts]
+
+
+def _side(catalyst: Catalyst, join: Node, parts: Iterable[Expr]) -> int | None:
+    """The side of a join that gives all these expressions need; None where one side does not."""
+    inputs = [child.outputSet() for child in catalyst.children(join)]
+    for i, given in enumerate(inputs):
+        if all(part.references().subsetOf(given) for part in parts):
+            return i
+    return None
