@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
@@ -34,7 +34,7 @@ from slipstream.errors import SessionWarning, UnknownView
 from slipstream.observe import Backlog
 from slipstream.plan import Catalyst, check_deterministic, check_plan
 from slipstream.session import check_session, epoch_session, start_session
-from slipstream.settings import History, Settings
+from slipstream.settings import Durability, Exposure, History, Settings
 from slipstream.sources import SESSION_SETTINGS, Source
 
 
@@ -50,6 +50,9 @@ class App:
         shards: int | None = None,
         target_latency: str | float = "1s",
         history: str | int | None = "1 day",
+        replicas: Sequence[str] = (),
+        safe_on: int = 1,
+        max_unsafe: str | float | None = None,
         *,
         settings: Settings | None = None,
         clock: Clock | None = None,
@@ -59,6 +62,7 @@ class App:
         self._target = seconds(target_latency)
         self._history = History.parse(history)
         self._clock = clock or SystemClock()
+        self._durability = Durability(tuple(replicas), safe_on, Exposure.parse(max_unsafe))
         self._claim = Store.claim(store, name)
         self.store = Path(store)
         self._owns_spark = False
@@ -71,6 +75,7 @@ class App:
             self._catalyst = Catalyst(self.spark)
             self.spark.dataSource.register(SlipstreamSource)
             self._past = read_history(self._claim.store.root)
+            self._claim.begin(self._past.frontier)
             self._claim.store.discard_after(self._past.frontier)
         except BaseException:
             self.close()
@@ -323,6 +328,8 @@ class App:
                 settings=self._settings,
                 clock=self._clock,
                 past=self._past,
+                durability=self._durability,
+                catch_up=False,
             )
         return self._assembly
 

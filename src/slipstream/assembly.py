@@ -24,7 +24,7 @@ from slipstream.durability.store import Claim
 from slipstream.epoch import Budget, Loop, Rejects, Template, Upkeep
 from slipstream.errors import ViewChanged
 from slipstream.plan import Builder, Catalyst, Compiled, Delta, Leaf, ViewCompiler, input_delta
-from slipstream.settings import History, Limits, Settings
+from slipstream.settings import Durability, History, Limits, Settings
 from slipstream.sources import Source
 
 
@@ -49,6 +49,8 @@ def assemble(
     settings: Settings,
     clock: Clock,
     past: Past,
+    durability: Durability,
+    catch_up: bool,
 ) -> Assembly:
     build = Builder(Catalyst(spark), shards, settings.hash_bits)
     compiled, leaves = _compile(build, sources, views, placeholders)
@@ -60,6 +62,8 @@ def assemble(
 
     def loop(past: Past) -> Loop:
         claim.store.write_catalog(catalog)
+        traces = {trace for view in catalog["views"].values() for trace in view["traces"]}
+        claim.fence(past.frontier, [claim.store.root / trace for trace in sorted(traces)])
         terminals = [terminal for view in compiled for terminal in view.terminals]
         histories = [each.trace for each in contents.values()] + [each.trace for each in rejects.values()]
         return Loop(
@@ -74,8 +78,9 @@ def assemble(
             upkeep=Upkeep(tuple(histories), _keeper(history, past)),
             clock=clock,
             shards=shards,
-            frontier=past.frontier,
-            pending=past.pending,
+            past=past,
+            durability=durability,
+            catch_up=catch_up,
         )
 
     return Assembly({view.name: view.step for view in compiled}, loop)

@@ -376,3 +376,45 @@ class QueryFailed(SlipstreamError):
 
     def __init__(self, said: str) -> None:
         super().__init__(f"the query cannot be answered. Spark says: {said}")
+
+
+class BadReplica(SlipstreamError):
+    def __init__(self, url: str, why: str) -> None:
+        super().__init__(
+            f"replica '{url}': {why}. Give a URL such as 'file:///mnt/other/shop' or 's3://bucket/shop?region=eu-west-1'."
+        )
+
+
+class DamagedObject(SlipstreamError):
+    """An object of a replica is not what was written."""
+
+    def __init__(self, replica: str, name: str, what: str) -> None:
+        super().__init__(
+            f"replica '{replica}': the object {name} is damaged: {what}. Recover from another replica, or let the "
+            "running app write this one anew; `slipstream fsck` says what else is wrong."
+        )
+
+
+class SupersededOnReplica(SlipstreamError):
+    """A later incarnation writes to a replica."""
+
+    def __init__(self, replica: str, incarnation: int, later: int, after: int) -> None:
+        super().__init__(
+            f"replica '{replica}': this process is incarnation {incarnation} and was succeeded by incarnation {later} "
+            f"after epoch {after}. It writes nothing more there; what it wrote past that epoch is ignored. Stop it."
+        )
+
+
+class Superseded(SlipstreamError):
+    """Another process has taken over the store."""
+
+    def __init__(self, store: str, incarnation: int) -> None:
+        super().__init__(
+            f"the store '{store}' was taken over by another process while this one, incarnation {incarnation}, was not "
+            "looking. It publishes nothing more, and what it wrote since is ignored. Nothing is lost: stop it."
+        )
+
+
+class BadDurability(SlipstreamError):
+    def __init__(self, what: str, remedy: str) -> None:
+        super().__init__(f"{what}. To do: {remedy}.")

@@ -1,12 +1,14 @@
-"""Settings that few users touch, and how long history is kept."""
+"""Settings that few users touch, how long history is kept, and how safe the store is to be."""
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from slipstream.durations import seconds
+from slipstream.errors import BadDurability, BadDuration
 
 
 @dataclass(frozen=True)
@@ -52,3 +54,61 @@ class History:
             return 0
         at = bisect_left(clocks, (now - self.seconds, 0))
         return clocks[at][1] - 1 if at < len(clocks) else computed
+
+
+_SIZES = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+_SIZES |= {"KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "TIB": 1 << 40}
+
+
+@dataclass(frozen=True)
+class Exposure:
+    """How much would have to be computed again if the local disk were lost now: of the last so many seconds, and
+    layers of so many bytes. As a limit, None is no limit.
+    """
+
+    seconds: float | None = None
+    bytes: int | None = None
+
+    @staticmethod
+    def parse(said: str | float | None) -> Exposure:
+        """A duration ("30s", a number of seconds) or an amount ("200 MB")."""
+        if said is None:
+            return Exposure()
+        amount = (
+            re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?I?B)\s*", said.upper())
+            if isinstance(said, str)
+            else None
+        )
+        if amount is not None:
+            return Exposure(bytes=int(float(amount[1]) * _SIZES[amount[2]]))
+        try:
+            return Exposure(seconds=seconds(said))
+        except BadDuration:
+            raise BadDurability(
+                f"max_unsafe={said!r} is neither a duration nor an amount", "write '30s' or '200 MB'"
+            ) from None
+
+    def within(self, limit: Exposure) -> bool:
+        """Not beyond a limit."""
+        seconds_fit = limit.seconds is None or (self.seconds or 0.0) <= limit.seconds
+        return seconds_fit and (limit.bytes is None or (self.bytes or 0) <= limit.bytes)
+
+
+@dataclass(frozen=True)
+class Durability:
+    """Where copies go, how many make an epoch safe, and how far the computation may run ahead of that."""
+
+    replicas: tuple[str, ...] = ()
+    safe_on: int = 1
+    max_unsafe: Exposure = Exposure()
+
+    def __post_init__(self) -> None:
+        if len(set(self.replicas)) < len(self.replicas):
+            raise BadDurability("replicas= names one replica twice", "name each once")
+        if not 0 <= self.safe_on <= max(1, len(self.replicas)):
+            raise BadDurability(
+                f"safe_on={self.safe_on} with {len(self.replicas)} replica(s)",
+                "let an epoch be safe on at most as many replicas as there are",
+            )
+        if self.max_unsafe != Exposure() and not self.replicas:
+            raise BadDurability("max_unsafe= was given without replicas=", "name a replica, or leave it out")

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from slipstream.durability.agent import Agent, Word
+from slipstream.durability.agent import Agent, Charge, Word
 from slipstream.durability.store import Store
 from slipstream.trace import Span, TraceReader, TraceWriter, list_layers, validate
 
@@ -42,7 +42,7 @@ def eventually(holds: Callable[[], bool]) -> bool:
 
 def test_layers_are_merged_and_a_killed_agent_is_started_again(tmp_path: Path) -> None:
     write(tmp_path, range(1, 21))
-    agent = Agent(tmp_path)
+    agent = Agent(Charge(str(tmp_path)))
     try:
         agent.tell(Word(20, 0, ()))
         assert eventually(lambda: len(list_layers(tmp_path / TRACE)) < 5), "history is not kept"
@@ -64,7 +64,7 @@ def test_layers_are_merged_and_a_killed_agent_is_started_again(tmp_path: Path) -
 
 def test_history_that_is_wanted_is_kept(tmp_path: Path) -> None:
     write(tmp_path, range(1, 21))
-    agent = Agent(tmp_path)
+    agent = Agent(Charge(str(tmp_path)))
     try:
         agent.tell(Word(20, 5, (TRACE,)))
         assert eventually(lambda: any(name.hi > name.lo for name in list_layers(tmp_path / TRACE)))

@@ -1,44 +1,66 @@
-"""The agent: a process beside the engine that merges layers, so that the engine never does.
+"""The agent: a process beside the engine that merges layers, flushes them to disk and replicates them, so that the
+engine never does.
 
-The engine writes a line to its standard input after each epoch: how far the store is computed, and from which
-epoch history is wanted. The agent looks after each trace in turn (`trace.upkeep`: decide, then carry out) at
-low priority, and ends when its input does. It may be killed at any moment: a merge is a new layer under a
-temporary name, and what it replaces is removed only afterwards.
+The engine writes lines to its standard input: first who it is and which replicas there are, then after each epoch how
+far the store is computed, and from which epoch history is wanted. The main thread looks after each trace in turn
+(`trace.upkeep`: decide, then carry out); each replica has a thread of its own (`follower`), and so has the local disk
+(`persist`). All is done at low priority, and ends when the input does. It may be killed at any moment: a merge is a
+new layer under a temporary name, what it replaces is removed only afterwards, and a replica is as its last commit says.
+
+An agent whose engine was succeeded touches nothing any more: it looks before every round.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import threading
 import time
+import uuid
+from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 import pyarrow as pa
 
-from slipstream.trace import upkeep
+from slipstream.durability.board import Board, Word
+from slipstream.durability.follower import Follower, Origin
+from slipstream.durability.persist import Persister
+from slipstream.durability.replica import shown
+from slipstream.durability.store import Store
+from slipstream.trace import list_layers, upkeep
+
+__all__ = ["Agent", "Charge", "Word", "tend"]
 
 _PAUSE = 0.2  # seconds between two rounds, so that short epochs share one
 
 
 @dataclass(frozen=True)
-class Word:
-    """What the engine tells the agent."""
+class Charge:
+    """What an agent is to look after."""
 
-    computed: int
-    keep_from: int
-    histories: tuple[str, ...]  # traces whose history is kept; of the others only the present is
+    root: str
+    app: str = ""
+    incarnation: int = 0
+    after: int = 0
+    replicas: tuple[str, ...] = ()
+    token: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
+
+    @staticmethod
+    def decode(line: str) -> Charge:
+        said = json.loads(line)
+        return Charge(**{**said, "replicas": tuple(said["replicas"])})
 
 
 class Agent:
     """The engine's end: starts the process and talks to it."""
 
-    def __init__(self, root: Path) -> None:
-        self._root = root
+    def __init__(self, charge: Charge) -> None:
+        self._charge = charge
         self._process = self._start()
 
     def tell(self, word: Word) -> None:
@@ -71,43 +93,77 @@ class Agent:
         self._process.stdin.flush()
 
     def _start(self) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [sys.executable, "-m", "slipstream.durability.agent", str(self._root)],
+        process = subprocess.Popen(
+            [sys.executable, "-m", "slipstream.durability.agent"],
             stdin=subprocess.PIPE,
             text=True,
             start_new_session=True,
         )
+        assert process.stdin is not None
+        with suppress(BrokenPipeError):  # found out by the next word
+            process.stdin.write(json.dumps(asdict(self._charge)) + "\n")
+            process.stdin.flush()
+        return process
 
 
-def tend(root: Path, word: Word) -> None:
+def tend(root: Path, word: Word, barriers: Iterable[int] = ()) -> None:
     """Look after every trace once."""
     for trace in sorted((root / "traces").glob("*/*")):
         kept = word.keep_from if str(trace.relative_to(root)) in word.histories else None
-        upkeep(trace, word.computed, kept)
+        upkeep(trace, word.computed, kept, barriers=barriers)
+
+
+def behind(root: Path, durable: Iterable[int]) -> list[int]:
+    """For each of some followers, the bytes of the layers that it lacks."""
+    sizes: list[tuple[int, int]] = []
+    for trace in sorted((root / "traces").glob("*/*")):
+        for name in list_layers(trace):
+            with suppress(FileNotFoundError):
+                sizes.append((name.hi, (trace / name.filename).stat().st_size))
+    return [sum(size for hi, size in sizes if hi > epoch) for epoch in durable]
+
+
+def _look_after(charge: Charge, board: Board) -> None:
+    """Merge, round after round, until the store is another's."""
+    root, told = Path(charge.root), 0
+    store = Store(root)
+    urls = [shown(url) for url in charge.replicas]
+    while True:
+        word = board.await_word(told)
+        assert word is not None
+        told = word.computed
+        if charge.incarnation and store.last_incarnation() > charge.incarnation:
+            os._exit(0)
+        tend(root, word, board.barriers())
+        if urls:
+            known = [board.progress(url) for url in urls]
+            for url, size in zip(urls, behind(root, (each.durable for each in known)), strict=True):
+                board.post(url, replace(board.progress(url), behind=size))
+        pa.default_memory_pool().release_unused()
+        time.sleep(_PAUSE)
 
 
 def main() -> None:
     """Read words until there are no more; of several that wait, only the last counts."""
-    root = Path(sys.argv[1])
     os.nice(10)
-    latest: list[str] = []
-    ready = threading.Condition()
+    charge = Charge.decode(sys.stdin.readline())
+    root = Path(charge.root)
+    shutil.rmtree(root / ".spool", ignore_errors=True)
+    board = Board(root, charge.incarnation, tuple(shown(url) for url in charge.replicas))
 
     def listen() -> None:
         for line in sys.stdin:
-            with ready:
-                latest[:] = [line]
-                ready.notify()
+            said = json.loads(line)
+            board.tell(Word(said["computed"], said["keep_from"], tuple(said["histories"])))
         os._exit(0)  # the engine is gone: nothing in hand is worth finishing
 
     threading.Thread(target=listen, daemon=True).start()
-    while True:
-        with ready:
-            ready.wait_for(lambda: bool(latest))
-            said = json.loads(latest.pop())
-        tend(root, Word(said["computed"], said["keep_from"], tuple(said["histories"])))
-        pa.default_memory_pool().release_unused()
-        time.sleep(_PAUSE)
+    origin = Origin(root, charge.app, charge.incarnation, charge.after, charge.token)
+    for url in charge.replicas:
+        Follower(origin, url, board).start()
+    if charge.replicas:
+        Persister(root, board).start()
+    _look_after(charge, board)
 
 
 if __name__ == "__main__":

@@ -2,9 +2,14 @@
 
 A log of JSON lines, one file an incarnation, appended and never changed:
 
+{"began": 2, "after": 6}                                         this log's incarnation goes on from epoch 6
 {"cut": 7, "clock": 1700000000.0, "ranges": {"orders": ...}}     epoch 7 takes these ranges of input
 {"computed": 7, "clock": ..., "seconds": ..., "rows": ...}       its layers are all there: readers may see it
 {"dropped": 7}                                                   it failed; unless it is cut again, its input is free
+
+Whatever an earlier incarnation says of epochs after the one at which it was succeeded does not count: it did not
+know. Only an epoch that was cut next and not computed is taken over, unless the successor had to go back ("anew"):
+then everything after its beginning is cut anew.
 
 Together with the plan, the ranges determine an epoch to the bit, so an epoch that was cut and not computed
 when the process ended is run again from its record. Nothing here is flushed to disk: that is not on the
@@ -14,7 +19,7 @@ epoch's path. A torn last line is an append that the process did not live to fin
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -86,6 +91,9 @@ class LineageWriter:
         log = root / "lineage" / f"{incarnation}.jsonl"
         self._file: IO[str] = log.open("a", buffering=1)
 
+    def began(self, incarnation: int, after: int, *, anew: bool) -> None:
+        self._append({"began": incarnation, "after": after, **({"anew": True} if anew else {})})
+
     def cut(self, cut: Cut) -> None:
         self._append({"cut": cut.epoch, "clock": cut.clock, "ranges": cut.ranges})
 
@@ -112,10 +120,19 @@ class LineageWriter:
 
 def read_history(root: Path) -> History:
     """What the logs of all incarnations say, one after another."""
+    return history_of(_lines(root))
+
+
+def history_of(lines: Iterable[dict[str, JSON]]) -> History:
+    """What lines of logs say, those of a later incarnation after those of an earlier one."""
     cuts: dict[int, Cut] = {}
     computed: dict[int, Computed] = {}
-    for line in _lines(root):
-        if "cut" in line:
+    for line in lines:
+        if "began" in line:
+            after, taken_over = line["after"], 0 if line.get("anew") else 1
+            cuts = {epoch: cut for epoch, cut in cuts.items() if epoch <= after + taken_over}
+            computed = {epoch: done for epoch, done in computed.items() if epoch <= after}
+        elif "cut" in line:
             cuts[line["cut"]] = Cut(line["cut"], line["clock"], line["ranges"])
         elif "computed" in line:
             epoch = line["computed"]
@@ -130,7 +147,7 @@ def read_history(root: Path) -> History:
 
 
 def computed_frontier(root: Path) -> int:
-    """How far the store is computed: the end of the newest log that says so."""
+    """How far the store is computed: the end of the newest log, or where that began."""
     for path in reversed(_logs(root)):
         with path.open("rb") as log:
             size = log.seek(0, 2)
@@ -138,13 +155,52 @@ def computed_frontier(root: Path) -> int:
             while True:
                 log.seek(max(0, size - reach))
                 lines = log.read().split(b"\n")[0 if reach >= size else 1 : -1]
-                found = [json.loads(line)["computed"] for line in lines if line.startswith(b'{"computed"')]
+                found = [json.loads(line) for line in lines if line.startswith((b'{"computed"', b'{"began"'))]
                 if found:
-                    return int(found[-1])
+                    return int(found[-1].get("computed", found[-1].get("after")))
                 if reach >= size:
                     break
                 reach *= 4
     return 0
+
+
+class LineageTail:
+    """Reads on from where it stopped: the lines of some epochs, as they are in the logs up to one incarnation's.
+
+    Lines are handed out once. What is before the first epoch asked for is passed over; what an incarnation says after
+    it was succeeded is handed out too, and `history_of` ignores it as it does in the logs, because `began` comes later.
+    """
+
+    def __init__(self, root: Path, incarnation: int) -> None:
+        self._root, self._incarnation = root, incarnation
+        self._log, self._offset = 0, 0
+
+    def read(self, since: int, until: int) -> list[str]:
+        """The lines of epochs after `since`, up to the one that says `until` is computed."""
+        taken: list[str] = []
+        for path in _logs(self._root):
+            number = int(path.stem)
+            if number < self._log or number > self._incarnation:
+                continue
+            if number > self._log:
+                self._log, self._offset = number, 0
+            with path.open("rb") as log:
+                log.seek(self._offset)
+                for raw in log:
+                    if not raw.endswith(b"\n"):
+                        break
+                    self._offset += len(raw)
+                    text = raw.decode()
+                    line = json.loads(text)
+                    if line["after"] >= since if "began" in line else _epoch_of(line) > since:
+                        taken.append(text)
+                    if number == self._incarnation and line.get("computed") == until:
+                        return taken
+        return taken
+
+
+def _epoch_of(line: dict[str, JSON]) -> int:
+    return int(next(line[key] for key in ("cut", "computed", "dropped") if key in line))
 
 
 def _logs(root: Path) -> list[Path]:

@@ -17,15 +17,17 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from slipstream.durability.lineage import LineageWriter
 from slipstream.errors import NewerFormat, NotAStore, OtherApp, StoreInUse
-from slipstream.trace import LayerName
+from slipstream.trace import Fence, LayerName, list_all
 
 FORMAT = 1
+FENCES = 16  # incarnations after which a process that was succeeded is taken to be gone
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,30 @@ class Claim:
 
     def release(self) -> None:
         self.lock.close()
+
+    def begin(self, after: int, *, anew: bool = False) -> None:
+        """Go on from an epoch: whatever earlier incarnations write past it counts for nobody from now on."""
+        lineage = LineageWriter(self.store.root, self.incarnation)
+        lineage.began(self.incarnation, after, anew=anew)
+        lineage.close()
+        self.fence(after, self.store.traces())
+
+    def fence(self, after: int, traces: Iterable[Path]) -> None:
+        """Put up this incarnation's fence in traces, and take down those that are long past."""
+        for trace in traces:
+            trace.mkdir(parents=True, exist_ok=True)
+            (trace / Fence(self.incarnation, after).filename).touch()
+            for old in list_all(trace)[1]:
+                if old.incarnation <= self.incarnation - FENCES:
+                    (trace / old.filename).unlink(missing_ok=True)
+
+    @property
+    def superseded(self) -> bool:
+        """Whether another process has taken the store over."""
+        try:
+            return (self.store.root / "lock").stat().st_ino != os.fstat(self.lock.fileno()).st_ino
+        except FileNotFoundError:
+            return True
 
 
 @dataclass(frozen=True)
@@ -126,9 +152,14 @@ class Store:
             return False
         return False
 
+    def last_incarnation(self) -> int:
+        """The highest incarnation that was claimed."""
+        folder = self.root / "incarnations"
+        return max((int(path.name) for path in folder.iterdir() if path.name.isdigit()), default=0)
+
     def _next_incarnation(self) -> int:
         folder = self.root / "incarnations"
-        number = max((int(path.name) for path in folder.iterdir() if path.name.isdigit()), default=0)
+        number = self.last_incarnation()
         while True:
             number += 1
             try:

@@ -5,7 +5,8 @@
 - **Publish.** A line in the lineage log, and the frontier moves: readers see the epoch. The agent is told.
 
 An epoch that fails publishes nothing: its layers are removed, its cut is kept for the next attempt, and the
-app stays at the epoch before. Nothing here waits for a disk.
+app stays at the epoch before. Nothing here waits for a disk or a replica, unless the user has limited how much may be
+unsafe (`epoch/behind.py`). A loop whose store was taken over by another process stops before it publishes.
 """
 
 from __future__ import annotations
@@ -22,13 +23,16 @@ from pyspark.sql import DataFrame, SparkSession
 
 from slipstream.clock import Clock
 from slipstream.dataflow.task import EpochProperty
-from slipstream.durability.agent import Agent, Word
-from slipstream.durability.lineage import JSON, Computed, Cut, LineageWriter
+from slipstream.durability.agent import Agent, Charge, Word
+from slipstream.durability.frontiers import Watching
+from slipstream.durability.lineage import JSON, Computed, Cut, History, LineageWriter
 from slipstream.durability.store import Claim
+from slipstream.epoch.behind import Behind
 from slipstream.epoch.cut import Budget
 from slipstream.epoch.report import EpochReport, Summary
 from slipstream.epoch.template import Outcome, Template
-from slipstream.errors import BadInput, EpochFailed
+from slipstream.errors import BadInput, EpochFailed, Superseded
+from slipstream.settings import Durability
 from slipstream.trace import Span, TraceWriter
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.002, 0.02
@@ -50,6 +54,7 @@ class Input(Protocol):
     def on_bad(self) -> str: ...
     def cut(self, budget: int | None) -> Slice | None: ...
     def frame(self, range: JSON) -> DataFrame: ...  # noqa: A002
+    def forget(self, upto: JSON) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -83,15 +88,22 @@ class Loop:
         upkeep: Upkeep,
         clock: Clock,
         shards: int,
-        frontier: int,
-        pending: Cut | None,
+        past: History,
+        durability: Durability,
+        catch_up: bool,
     ) -> None:
         self._spark, self._claim, self._template = spark, claim, template
         self._inputs, self._rejects, self._budgets = inputs, rejects, budgets
         self._upkeep, self._clock, self._shards = upkeep, clock, shards
-        self._frontier, self._pending = frontier, pending
+        self._frontier, self._pending = past.frontier, past.pending
+        self._catch_up = catch_up
         self._lineage = LineageWriter(claim.store.root, claim.incarnation)
-        self._agent = Agent(claim.store.root)
+        store = claim.store
+        self._agent = Agent(
+            Charge(str(store.root), store.name, claim.incarnation, past.frontier, durability.replicas)
+        )
+        safe_past = [cut for cut in past.cuts if cut.epoch <= past.frontier]
+        self._behind = Behind(durability, Watching(store.root), inputs, safe_past)
         self._amounts: dict[str, int] = {}
         self._stopping = threading.Event()
         self._published = threading.Condition()
@@ -142,7 +154,12 @@ class Loop:
 
     def step(self) -> EpochReport | None:
         """One epoch, if there is anything new."""
+        waited = self._clock.monotonic()
+        held = self._behind.hold(self._clock.now, lambda: self._stopping.wait(_LONGEST_PAUSE))
+        if held and self._stopping.is_set():
+            return None
         started, began = self._clock.now(), self._clock.monotonic()
+        self._check_ours()
         cut = self._cut(started)
         if cut is None:
             return None
@@ -157,8 +174,15 @@ class Loop:
             if isinstance(error, PySparkException | Py4JJavaError):
                 raise EpochFailed(cut.epoch, self._frontier, str(error)) from error
             raise
+        self._check_ours()
         steps = {"cut": cut_seconds, "frame": reading, **outcome.steps}
+        if held:
+            steps["held"] = began - waited
         return self._publish(cut, outcome, started, began, steps)
+
+    def _check_ours(self) -> None:
+        if self._claim.superseded:
+            raise Superseded(str(self._claim.store.root), self._claim.incarnation)
 
     def _cut(self, now: float) -> Cut | None:
         """The next epoch's input: that of an epoch that was not computed, said again as it was, or what is new."""
@@ -167,12 +191,13 @@ class Loop:
             return self._pending
         ranges, self._amounts = {}, {}
         for name, source in self._inputs.items():
-            cut = source.cut(self._budgets[name].amount)
+            cut = source.cut(None if self._catch_up else self._budgets[name].amount)
             if cut is not None:
                 ranges[name] = cut.range
                 self._amounts[name] = cut.amount
         if not ranges:
             return None
+        self._catch_up = False
         made = Cut(self._frontier + 1, now, ranges)
         self._lineage.cut(made)
         return made
@@ -206,6 +231,7 @@ class Loop:
         with self._published:
             self._frontier, self._pending = cut.epoch, None
             self._published.notify_all()
+        self._behind.computed(cut, ended)
         keep_from = self._upkeep.keep_from(cut.epoch, ended)
         self._agent.tell(Word(cut.epoch, keep_from, self._upkeep.histories))
         for name, amount in self._amounts.items():

@@ -1,9 +1,9 @@
 """Traces: collections of updates kept as immutable, sorted, memory-mapped layers."""
 
 from slipstream.trace.cover import Piece, cover, history_reach, tile
-from slipstream.trace.layer import Layer, list_layers, open_layer
+from slipstream.trace.layer import Layer, list_all, list_layers, open_layer, write_layer
 from slipstream.trace.merge import carry_out, layer_stats, merge_flat, pack_log, upkeep
-from slipstream.trace.naming import LayerName, Span, places, shard_span
+from slipstream.trace.naming import Fence, LayerName, Span, places, shard_span
 from slipstream.trace.policy import LayerStat, Merge, Pack, Remove, Upkeep, plan_upkeep
 from slipstream.trace.reader import TraceReader, TraceStats
 from slipstream.trace.rows import Groups, collapse_keyed, consolidate, equal, group_rows, layer_schema
@@ -11,6 +11,7 @@ from slipstream.trace.validate import validate
 from slipstream.trace.writer import TraceWriter
 
 __all__ = [
+    "Fence",
     "Groups",
     "Layer",
     "LayerName",
@@ -33,6 +34,7 @@ __all__ = [
     "history_reach",
     "layer_schema",
     "layer_stats",
+    "list_all",
     "list_layers",
     "merge_flat",
     "open_layer",
@@ -43,4 +45,5 @@ __all__ = [
     "tile",
     "upkeep",
     "validate",
+    "write_layer",
 ]

@@ -29,7 +29,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from slipstream.errors import BadLayer
-from slipstream.trace.naming import Ints, LayerName, Span
+from slipstream.trace.naming import Fence, Ints, LayerName, Span
 
 OPEN_LAYERS = 2048
 
@@ -77,15 +77,30 @@ class Layer:
 
 
 def list_layers(directory: Path, accept: Accept | None = None) -> list[LayerName]:
-    """The names of the layers in a directory. What is not a layer is passed over; no directory means no
-    layers.
+    """The names of the layers in a directory. What is not a layer, or is behind a fence, is passed over; no
+    directory means no layers.
     """
+    names, fences = list_all(directory)
+    if fences:
+        names = [name for name in names if not any(fence.bars(name) for fence in fences)]
+    return sorted(name for name in names if accept is None or accept(name))
+
+
+def list_all(directory: Path) -> tuple[list[LayerName], list[Fence]]:
+    """Every layer in a directory, be it valid or not, and every fence."""
+    names: list[LayerName] = []
+    fences: list[Fence] = []
     try:
         with os.scandir(directory) as entries:
-            names = [LayerName.parse(entry.name) for entry in entries]
+            for entry in entries:
+                name = LayerName.parse(entry.name)
+                if name is not None:
+                    names.append(name)
+                elif (fence := Fence.parse(entry.name)) is not None:
+                    fences.append(fence)
     except FileNotFoundError:
-        return []
-    return sorted(name for name in names if name is not None and (accept is None or accept(name)))
+        pass
+    return names, fences
 
 
 def write_layer(

@@ -10,7 +10,7 @@ merged layer is there, so a crash between the two costs disk space and nothing e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -57,16 +57,23 @@ def carry_out(directory: Path, step: Upkeep) -> None:
 
 
 def upkeep(
-    directory: Path, computed: int, keep_from: int | None, *, accept: Accept | None = None
+    directory: Path,
+    computed: int,
+    keep_from: int | None,
+    *,
+    barriers: Iterable[int] = (),
+    accept: Accept | None = None,
 ) -> list[Upkeep]:
     """Merge and pack what is due, then remove what that made superfluous; returns what was done."""
     making: list[Upkeep] = [
-        step for step in _plan(directory, computed, keep_from, accept) if not isinstance(step, Remove)
+        step
+        for step in _plan(directory, computed, keep_from, barriers, accept)
+        if not isinstance(step, Remove)
     ]
     for step in making:
         carry_out(directory, step)
     removing: list[Upkeep] = [
-        step for step in _plan(directory, computed, keep_from, accept) if isinstance(step, Remove)
+        step for step in _plan(directory, computed, keep_from, barriers, accept) if isinstance(step, Remove)
     ]
     for step in removing:
         carry_out(directory, step)
@@ -79,8 +86,10 @@ def layer_stats(directory: Path, *, accept: Accept | None = None) -> list[LayerS
     return [LayerStat(layer.name, layer.rows, layer.bytes) for layer in layers]
 
 
-def _plan(directory: Path, computed: int, keep_from: int | None, accept: Accept | None) -> list[Upkeep]:
-    return plan_upkeep(layer_stats(directory, accept=accept), computed, keep_from)
+def _plan(
+    directory: Path, computed: int, keep_from: int | None, barriers: Iterable[int], accept: Accept | None
+) -> list[Upkeep]:
+    return plan_upkeep(layer_stats(directory, accept=accept), computed, keep_from, barriers)
 
 
 def _merge(

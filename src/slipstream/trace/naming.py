@@ -11,6 +11,10 @@ included), which places (`start` up to `stop`), and its kind. A `log` keeps ever
 epoch in its range by filtering. A `flat` layer is collapsed as of `hi` and serves only epochs from `hi` on.
 A layer of one epoch is called `log` and is both. Whatever does not parse as a layer's name, such as a
 temporary file that a dead task left, is not a layer.
+
+A `Fence` is an empty file beside the layers: incarnation `i` began after epoch `e`. Layers of earlier
+incarnations that reach past `e` were written by a process that did not know that it had been succeeded, and a
+listing passes over them. So fencing costs a reader nothing: the names that it lists anyway say it all.
 """
 
 from __future__ import annotations
@@ -30,6 +34,7 @@ _SHIFT = 33
 Kind = Literal["log", "flat"]
 Ints = npt.NDArray[np.int64]
 
+_FENCE = re.compile(r"(\d{6,})-(\d{10,})\.fence")
 _PATTERN = re.compile(r"(\d{6,})-(\d{10,})-(\d{10,})-([0-9a-f]{8})-([0-9a-f]{8})\.(log|flat)\.arrow")
 
 
@@ -132,6 +137,28 @@ class LayerName:
     def parse(filename: str) -> LayerName | None:
         """The name that a file carries, or None if the file is not a layer."""
         return _parse(filename)
+
+
+@dataclass(frozen=True, order=True)
+class Fence:
+    """An incarnation, and the epoch after which it took over."""
+
+    incarnation: int
+    after: int
+
+    @property
+    def filename(self) -> str:
+        return f"{self.incarnation:06d}-{self.after:010d}.fence"
+
+    @staticmethod
+    def parse(filename: str) -> Fence | None:
+        """The fence that a file is, or None if it is something else."""
+        found = _FENCE.fullmatch(filename)
+        return None if found is None else Fence(int(found[1]), int(found[2]))
+
+    def bars(self, name: LayerName) -> bool:
+        """Whether a layer was written past this fence by somebody who had been succeeded."""
+        return name.incarnation < self.incarnation and name.hi > self.after
 
 
 @lru_cache(maxsize=1 << 16)

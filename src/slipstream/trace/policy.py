@@ -15,8 +15,10 @@ that is planned in the same breath counts the next time.
 
 Work is planned by span, the spans being those of the newest layers. After a change of the number of shards,
 these may take slices of wider or narrower layers: a merge then spans the epochs at which the old chains all
-have a joint. A span that cannot be covered is left alone altogether: nothing of it is removed. Layers that
-reach past `computed` are never touched.
+have a joint. Where a follower, such as a replica, has everything up to an epoch and will ask for what came
+after it, that epoch is a *barrier*: nothing is merged across it, so that the increment can be had as whole
+layers, however far behind the follower is. A span that cannot be covered is left alone altogether: nothing
+of it is removed. Layers that reach past `computed` are never touched.
 """
 
 from __future__ import annotations
@@ -79,10 +81,13 @@ class _Stretch:
     pieces: tuple[Piece, ...]
 
 
-def plan_upkeep(layers: Sequence[LayerStat], computed: int, keep_from: int | None) -> list[Upkeep]:
+def plan_upkeep(
+    layers: Sequence[LayerStat], computed: int, keep_from: int | None, barriers: Iterable[int] = ()
+) -> list[Upkeep]:
     """What to do now, in order. `keep_from` is the epoch that time travel reaches back to, None for no
-    history.
+    history; nothing is merged across one of the `barriers`.
     """
+    apart = frozenset(barriers)
     sizes = {layer.name: layer.bytes for layer in layers if layer.name.hi <= computed}
     names = sorted(sizes)
     steps: list[Upkeep] = []
@@ -99,11 +104,13 @@ def plan_upkeep(layers: Sequence[LayerStat], computed: int, keep_from: int | Non
             continue
         handled.append(span)
         needed.update(piece.layer for piece in (*now, *base, *history))
-        for group in _tiers(_stretches(now, span), [_tier(s, sizes) for s in _stretches(now, span)], FAN_IN):
-            steps.append(Merge(*_joined(group, span, "flat")))
-        lengths = [int(log(s.hi - s.lo + 1, PACK_FAN_IN) + 1e-9) for s in _stretches(history, span)]
-        for group in _tiers(_stretches(history, span), lengths, PACK_FAN_IN):
-            steps.append(Pack(*_joined(group, span, "log")))
+        for stretches in _segments(_stretches(now, span), apart):
+            for group in _tiers(stretches, [_tier(s, sizes) for s in stretches], FAN_IN):
+                steps.append(Merge(*_joined(group, span, "flat")))
+        for stretches in _segments(_stretches(history, span), apart):
+            lengths = [int(log(s.hi - s.lo + 1, PACK_FAN_IN) + 1e-9) for s in stretches]
+            for group in _tiers(stretches, lengths, PACK_FAN_IN):
+                steps.append(Pack(*_joined(group, span, "log")))
     free = (name for name in names if name not in needed and _inside(name.span, handled))
     return [*steps, *(Remove(name) for name in free)]
 
@@ -136,6 +143,16 @@ def _stretches(pieces: Sequence[Piece], span: Span) -> list[_Stretch]:
         _Stretch(lo, hi, tuple(piece for piece in pieces if lo <= piece.first <= hi))
         for lo, hi in zip(starts, ends, strict=True)
     ]
+
+
+def _segments(stretches: list[_Stretch], barriers: frozenset[int]) -> list[list[_Stretch]]:
+    """Stretches, cut where one ends at a barrier."""
+    segments: list[list[_Stretch]] = [[]]
+    for stretch in stretches:
+        segments[-1].append(stretch)
+        if stretch.hi in barriers:
+            segments.append([])
+    return [segment for segment in segments if segment]
 
 
 def _tier(stretch: _Stretch, sizes: dict[LayerName, int]) -> int:

@@ -1,0 +1,138 @@
+"""A replica: a folder on some filesystem that holds durable copies, as a handful of operations on objects.
+
+A replica is named by a URL that `pyarrow.fs` understands (`file:///mnt/other/shop`, `s3://bucket/shop?region=...`,
+with credentials and an endpoint from the environment or the URL's query as usual), or one whose scheme fsspec
+knows. An object is written once, under a name that is never used again, and never renamed, because object stores
+cannot rename. On a local filesystem it is flushed to disk before `put` returns. A crash in the middle of a `put` may
+leave part of an object: nothing refers to it, because whatever refers to an object is written after it.
+
+A URL may name a wrapper for the filesystem: `PACKAGE.MODULE:FUNCTION+file:///path?...`. The function is called with
+the query's options and the filesystem and returns the one to use. `faulty+` is short for the one that tests inject
+faults with.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
+from urllib.parse import parse_qsl, urlsplit, urlunsplit
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+
+from slipstream.errors import BadReplica
+
+WRAPPERS = {"faulty": "slipstream.testing.faults:wrap"}
+_CHUNK = 1 << 22
+
+Wrapper = Callable[[dict[str, str], pafs.FileSystem], pafs.FileSystem]
+
+
+class Replica:
+    """Objects under one URL. Each call opens what it needs and keeps nothing."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self._files, self._root = open_filesystem(url)
+
+    def put(self, name: str, body: bytes | Path) -> None:
+        """Write an object, of these bytes or those of a file."""
+        path = self._path(name)
+        try:
+            self._write(path, body)
+        except FileNotFoundError:
+            self._files.create_dir(path.rpartition("/")[0], recursive=True)
+            self._write(path, body)
+        if isinstance(self._files, pafs.LocalFileSystem):
+            flush(Path(path))
+            flush(Path(path).parent)
+
+    def get(self, name: str) -> bytes:
+        """An object's bytes. Raises FileNotFoundError if there is no such object."""
+        with self._files.open_input_stream(self._path(name)) as stream:
+            body: bytes = stream.read()
+        return body
+
+    def fetch(self, name: str, to: Path) -> str:
+        """Copy an object to a local file; the SHA-256 of what arrived."""
+        digest = hashlib.sha256()
+        with self._files.open_input_stream(self._path(name)) as stream, to.open("wb") as file:
+            while chunk := stream.read(_CHUNK):
+                digest.update(chunk)
+                file.write(chunk)
+        return digest.hexdigest()
+
+    def list(self, folder: str) -> dict[str, int]:
+        """The objects of a folder and their sizes. A folder that is not there has none."""
+        selector = pafs.FileSelector(self._path(folder), allow_not_found=True)
+        found = self._files.get_file_info(selector)
+        return {f"{folder}/{each.base_name}": each.size for each in found if each.type == pafs.FileType.File}
+
+    def delete(self, name: str) -> None:
+        """Remove an object, if it is there."""
+        with suppress(FileNotFoundError):
+            self._files.delete_file(self._path(name))
+
+    def _write(self, path: str, body: bytes | Path) -> None:
+        with self._files.open_output_stream(path) as stream:
+            if isinstance(body, bytes):
+                stream.write(body)
+                return
+            with body.open("rb") as file:
+                while chunk := file.read(_CHUNK):
+                    stream.write(chunk)
+
+    def _path(self, name: str) -> str:
+        return f"{self._root}/{name}"
+
+
+def open_filesystem(url: str) -> tuple[pafs.FileSystem, str]:
+    """The filesystem that a URL names, and the path on it."""
+    wrapper, plus, plain = url.partition("+")
+    if not plus or "/" in wrapper:
+        return _plain(url, url)
+    parts = urlsplit(plain)
+    options = dict(parse_qsl(parts.query))
+    files, path = _plain(urlunsplit(parts._replace(query="")), url)
+    module, _, function = WRAPPERS.get(wrapper, wrapper).partition(":")
+    try:
+        wrap: Wrapper = getattr(import_module(module), function)
+    except (ImportError, AttributeError, ValueError) as cause:
+        raise BadReplica(shown(url), f"there is no filesystem wrapper '{wrapper}' ({cause})") from cause
+    return wrap(options, files), path
+
+
+def _plain(url: str, given: str) -> tuple[pafs.FileSystem, str]:
+    if "://" not in url:
+        raise BadReplica(shown(given), "it has no scheme")
+    try:
+        files, path = pafs.FileSystem.from_uri(url)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as unknown:
+        try:
+            import fsspec
+
+            handler, path = fsspec.core.url_to_fs(url)
+        except (ImportError, ValueError) as cause:
+            raise BadReplica(shown(given), f"{unknown}".splitlines()[0]) from cause
+        files = pafs.PyFileSystem(pafs.FSSpecHandler(handler))
+    return files, path.rstrip("/")
+
+
+def shown(url: str) -> str:
+    """A URL without the secrets that it may carry."""
+    parts = urlsplit(url)
+    host = parts.netloc.rpartition("@")[2]
+    return urlunsplit(parts._replace(netloc=host, query=""))
+
+
+def flush(path: Path) -> None:
+    """Have the operating system write a file, or a folder's entries, to disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

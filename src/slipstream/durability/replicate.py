@@ -1,0 +1,177 @@
+"""Deciding what a replica gets: pure, names in, instructions out.
+
+A replica holds, for each trace, layers that cover the epochs up to its commit's. An *increment* is what it lacks up to
+a later epoch: the fewest layers that tile the epochs in between. Where it is far behind, these are merged layers, and
+the single ones that went into them are never sent. History is sent as logs, as far back as it is wanted.
+
+Where no such tiling is to be had (the trace is new to the replica, or layers were merged across its frontier while
+nobody knew of it), the increment is the whole trace, and takes the place of what was there.
+
+The replica's own upkeep is `trace.policy` over the names in its commit: the same merges, by the same rule, as a
+host's. A commit drops what a merge replaced, and objects that nothing is in any more are garbage once the commit
+before it is, too, no longer of use to a reader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from slipstream.durability.manifest import ClaimName, CommitName, Kept, Manifest, Segment
+from slipstream.errors import MissingLayer
+from slipstream.trace import LayerName, LayerStat, Piece, Remove, Span, Upkeep, cover, plan_upkeep, tile
+
+COMMITS_KEPT = 3
+SEGMENTS_JOINED = 16
+
+
+@dataclass(frozen=True)
+class Increment:
+    """Layers of a trace for a replica. whole: they replace all that it has of the trace."""
+
+    trace: str
+    layers: tuple[LayerName, ...]
+    whole: bool
+
+
+def plan_increment(
+    trace: str,
+    names: Iterable[LayerName],
+    since: int | None,
+    until: int,
+    keep_from: int | None,
+    directory: str = "",
+) -> Increment:
+    """What a replica that has a trace up to `since` (None: not at all) needs to have it up to `until`.
+
+    `keep_from` is the epoch that time travel reaches back to, None for no history.
+    """
+    present = [name for name in names if name.hi <= until]
+    start = until if keep_from is None else min(max(keep_from, 0), until)
+    if since is not None:
+        try:
+            pieces = _tiled(present, since, max(start, since), until)
+        except MissingLayer:
+            pieces = None
+        if pieces is not None and all(piece.layer.lo > since for piece in pieces):
+            return Increment(trace, _layers(pieces), whole=False)
+    now = cover(present, until, Span.whole(), directory=directory)
+    try:
+        history = [
+            *cover(present, start, Span.whole()),
+            *tile(present, start + 1, until, Span.whole(), whole=False),
+        ]
+    except MissingLayer:  # history is younger than was asked for
+        history = []
+    return Increment(trace, _layers([*now, *history]), whole=True)
+
+
+def _tiled(names: list[LayerName], since: int, start: int, until: int) -> list[Piece]:
+    return [
+        *tile(names, since + 1, min(start, until), Span.whole()),
+        *tile(names, start + 1, until, Span.whole(), whole=False),
+    ]
+
+
+def _layers(pieces: Iterable[Piece]) -> tuple[LayerName, ...]:
+    return tuple(sorted({piece.layer for piece in pieces}))
+
+
+def plan_replica_upkeep(
+    manifest: Manifest, histories: Collection[str], keep_from: int
+) -> dict[str, list[Upkeep]]:
+    """What to merge and to drop on a replica, by trace, for traces that need it."""
+    plans = {}
+    for trace, layers in manifest.layers.items():
+        stats = [LayerStat(kept.layer, kept.rows, kept.bytes) for kept in layers]
+        steps = plan_upkeep(stats, manifest.epoch, keep_from if trace in histories else None)
+        if steps:
+            plans[trace] = steps
+    return plans
+
+
+def after_upkeep(
+    manifest: Manifest,
+    made: Mapping[str, Sequence[Kept]],
+    histories: Collection[str],
+    keep_from: int,
+) -> Manifest:
+    """The manifest with merged layers added and what they made superfluous dropped."""
+    layers = {trace: (*kept, *made.get(trace, ())) for trace, kept in manifest.layers.items()}
+    grown = replace(manifest, layers=layers)
+    for trace, steps in plan_replica_upkeep(grown, histories, keep_from).items():
+        dropped = {step.name for step in steps if isinstance(step, Remove)}
+        layers[trace] = tuple(kept for kept in layers[trace] if kept.layer not in dropped)
+    return replace(manifest, layers=layers)
+
+
+def joinable(lineage: Sequence[Segment]) -> tuple[Segment, ...]:
+    """Segments of lineage to put into one: the newest that are of one length, if there are many."""
+    tiers: dict[int, list[Segment]] = {}
+    level = 0
+    for segment in reversed(lineage):
+        tier = 0
+        while SEGMENTS_JOINED ** (tier + 1) <= segment.hi - segment.lo + 1:
+            tier += 1
+        level = max(level, tier)
+        tiers.setdefault(level, []).insert(0, segment)
+    return next((tuple(group) for group in tiers.values() if len(group) >= SEGMENTS_JOINED), ())
+
+
+@dataclass(frozen=True)
+class Garbage:
+    """Objects that nobody reads any more: commits first, then what only they named."""
+
+    commits: tuple[str, ...]
+    objects: tuple[str, ...]
+
+
+def plan_garbage(
+    listed: Iterable[str], commits: Iterable[str], kept: Sequence[Manifest], incarnation: int
+) -> Garbage:
+    """What may be deleted, given the objects and commits that are there and the newest commits, which stay.
+
+    Only what this incarnation or an earlier one wrote is looked at: whoever came later looks after the rest.
+    """
+    stay = {manifest.encode()[0] for manifest in kept}
+    needed = {name for manifest in kept for name in manifest.referred()}
+    oldest = min((manifest.sequence for manifest in kept), default=0)
+    old = [
+        name
+        for name in commits
+        if (commit := CommitName.parse(name)) is not None
+        and name not in stay
+        and (
+            commit.incarnation < incarnation
+            or (commit.incarnation == incarnation and commit.sequence < oldest)
+        )
+    ]
+    objects = [name for name in listed if name not in needed and _incarnation(name) <= incarnation]
+    return Garbage(tuple(sorted(old)), tuple(sorted(objects)))
+
+
+def superseded(claims: Iterable[str], incarnation: int, token: str) -> ClaimName | None:
+    """The claim that this one must give way to, if there is one: of a later incarnation, or, where two processes
+    have claimed one incarnation at the same moment, of a smaller token.
+    """
+    parsed = [claim for name in claims if (claim := ClaimName.parse(name)) is not None]
+    later = [claim for claim in parsed if claim.incarnation > incarnation]
+    rivals = [claim for claim in parsed if claim.incarnation == incarnation and claim.token < token]
+    return max((*later, *rivals), key=lambda claim: claim.incarnation, default=None)
+
+
+def without(manifest: Manifest, lost: Collection[str]) -> Manifest:
+    """What is left of a replica without some objects: a trace that lacks a layer is not there at all."""
+    layers = {
+        trace: kept
+        for trace, kept in manifest.layers.items()
+        if not any(each.object in lost for each in kept)
+    }
+    lineage = () if any(each.object in lost for each in manifest.lineage) else manifest.lineage
+    return replace(manifest, layers=layers, lineage=lineage)
+
+
+def _incarnation(name: str) -> int:
+    """The incarnation that wrote an object, by its name; one that no name of ours is like is left alone."""
+    digits = name.rpartition("/")[2].partition("-")[0]
+    return int(digits) if digits.isdigit() else 1 << 62
