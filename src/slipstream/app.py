@@ -26,15 +26,16 @@ from slipstream.dataflow.graph import Step
 from slipstream.datasource import SlipstreamSource
 from slipstream.definitions import Names, Query, ViewDefinition, check_complete, inputs_of
 from slipstream.durability.lineage import computed_frontier, read_history
+from slipstream.durability.restore import Recovered, recover
 from slipstream.durability.store import Store
 from slipstream.durability.timetravel import resolve_epoch
 from slipstream.durations import seconds
 from slipstream.epoch import EpochReport, Loop, Summary
-from slipstream.errors import SessionWarning, UnknownView
+from slipstream.errors import RecoveryWarning, SessionWarning, UnknownView
 from slipstream.observe import Backlog
 from slipstream.plan import Catalyst, check_deterministic, check_plan
 from slipstream.session import check_session, epoch_session, start_session
-from slipstream.settings import Durability, Exposure, History, Settings
+from slipstream.settings import Durability, Exposure, History, Settings, starting
 from slipstream.sources import SESSION_SETTINGS, Source
 
 
@@ -63,7 +64,8 @@ class App:
         self._history = History.parse(history)
         self._clock = clock or SystemClock()
         self._durability = Durability(tuple(replicas), safe_on, Exposure.parse(max_unsafe))
-        self._claim = Store.claim(store, name)
+        self._recovered = Recovered(0, anew=False)
+        self._claim = Store.claim(store, name, prepare=self._recover, takeover=starting().takeover)
         self.store = Path(store)
         self._owns_spark = False
         try:
@@ -75,7 +77,9 @@ class App:
             self._catalyst = Catalyst(self.spark)
             self.spark.dataSource.register(SlipstreamSource)
             self._past = read_history(self._claim.store.root)
-            self._claim.begin(self._past.frontier)
+            self._claim.begin(self._past.frontier, anew=self._recovered.anew)
+            if self._recovered.anew:
+                self._past = read_history(self._claim.store.root)
             self._claim.store.discard_after(self._past.frontier)
         except BaseException:
             self.close()
@@ -296,6 +300,12 @@ class App:
 
     # Inside
 
+    def _recover(self, root: Path) -> None:
+        """See to it that the store is whole; to be called while nobody else can write to it."""
+        self._recovered = recover(root, self.name, self._durability.replicas, self._durability.safe_on)
+        if self._recovered.said is not None:
+            warnings.warn(f"{self.name}: {self._recovered.said}", RecoveryWarning, stacklevel=4)
+
     def _session(self, spark: SparkSession | None, master: str | None, shards: int | None) -> SparkSession:
         if spark is None:
             running = SparkSession.getActiveSession()
@@ -329,7 +339,7 @@ class App:
                 clock=self._clock,
                 past=self._past,
                 durability=self._durability,
-                catch_up=False,
+                catch_up=self._recovered.anew,
             )
         return self._assembly
 

@@ -65,6 +65,10 @@ class SessionWarning(UserWarning):
     """A Spark session works, but is not set up as Slipstream would set it up."""
 
 
+class RecoveryWarning(UserWarning):
+    """A store was mended before its app could go on."""
+
+
 class BadDuration(SlipstreamError):
     """A text that is no duration."""
 
@@ -418,3 +422,26 @@ class Superseded(SlipstreamError):
 class BadDurability(SlipstreamError):
     def __init__(self, what: str, remedy: str) -> None:
         super().__init__(f"{what}. To do: {remedy}.")
+
+
+class CannotRecover(SlipstreamError):
+    """State is missing, and no replica has it."""
+
+    def __init__(self, store: str, missing: str, heard: Iterable[str]) -> None:
+        copies = "; ".join(heard) or "no replica was named"
+        super().__init__(
+            f"the store '{store}' cannot be started: {missing}. Replicas: {copies}. Nothing was changed, and an app is "
+            "never started from nothing where something was expected. Bring a replica back, or put the store's folder "
+            "back; `slipstream fsck` says what is there. To begin again from the input, give the app a new store and "
+            "new replicas."
+        )
+
+
+class ChecksumMismatch(SlipstreamError):
+    """What is there does not add up to what was computed."""
+
+    def __init__(self, where: str, epoch: int, traces: Iterable[str]) -> None:
+        super().__init__(
+            f"'{where}' as of epoch {epoch}: the rows of {listed(traces)} do not add up to the checksums that were "
+            "noted when they were computed: something was lost, doubled or changed. Recover from another replica."
+        )

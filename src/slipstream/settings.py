@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 
 from slipstream.durations import seconds
@@ -112,3 +114,33 @@ class Durability:
             )
         if self.max_unsafe != Exposure() and not self.replicas:
             raise BadDurability("max_unsafe= was given without replicas=", "name a replica, or leave it out")
+
+
+@dataclass(frozen=True)
+class Starting:
+    """What the one who starts an app, rather than the one who wrote it, wants of this start.
+
+    takeover: take the store from an engine that holds it and does not answer. rebuild: views to compute anew.
+    """
+
+    takeover: bool = False
+    rebuild: tuple[str, ...] = ()
+
+
+_PLAINLY = Starting()
+_STARTING: ContextVar[Starting] = ContextVar("starting", default=_PLAINLY)
+
+
+def starting() -> Starting:
+    """What is wanted of apps that are made here and now."""
+    return _STARTING.get()
+
+
+@contextmanager
+def starting_with(wanted: Starting) -> Iterator[None]:
+    """Apps that are made inside start like this."""
+    token = _STARTING.set(wanted)
+    try:
+        yield
+    finally:
+        _STARTING.reset(token)

@@ -4,8 +4,9 @@ engine never does.
 The engine writes lines to its standard input: first who it is and which replicas there are, then after each epoch how
 far the store is computed, and from which epoch history is wanted. The main thread looks after each trace in turn
 (`trace.upkeep`: decide, then carry out); each replica has a thread of its own (`follower`), and so has the local disk
-(`persist`). All is done at low priority, and ends when the input does. It may be killed at any moment: a merge is a
-new layer under a temporary name, what it replaces is removed only afterwards, and a replica is as its last commit says.
+(`persist`). Before any of them hears of an epoch, its checksums are noted (`checksum`). All is done at low priority,
+and ends when the input does. It may be killed at any moment: a merge is a new layer under a temporary name, what it
+replaces is removed only afterwards, and a replica is as its last commit says.
 
 An agent whose engine was succeeded touches nothing any more: it looks before every round.
 """
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import json
 import os
+import queue
 import shutil
 import subprocess
 import sys
@@ -27,11 +29,13 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from slipstream.durability import checksum
 from slipstream.durability.board import Board, Word
 from slipstream.durability.follower import Follower, Origin
 from slipstream.durability.persist import Persister
 from slipstream.durability.replica import shown
 from slipstream.durability.store import Store
+from slipstream.errors import HistoryForgotten, MissingLayer
 from slipstream.trace import list_layers, upkeep
 
 __all__ = ["Agent", "Charge", "Word", "tend"]
@@ -123,6 +127,27 @@ def behind(root: Path, durable: Iterable[int]) -> list[int]:
     return [sum(size for hi, size in sizes if hi > epoch) for epoch in durable]
 
 
+def _note_sums(charge: Charge, words: queue.SimpleQueue[Word], board: Board) -> None:
+    """Pass words on to the board, of several that wait only the last, once the checksums of their epochs are noted."""
+    root = Path(charge.root)
+    since = min(checksum.noted(root), charge.after) if charge.replicas else 0
+    while True:
+        word = words.get()
+        while not words.empty():
+            word = words.get()
+        if charge.replicas and word.computed > since:
+            catalog = json.loads((root / "catalog.json").read_text())
+            try:
+                checksum.record(root, checksum.view_traces(catalog), since, word.computed)
+            except (
+                HistoryForgotten,
+                MissingLayer,
+            ):  # a store that was run without replicas has no log that far back
+                pass
+            since = word.computed
+        board.tell(word)
+
+
 def _look_after(charge: Charge, board: Board) -> None:
     """Merge, round after round, until the store is another's."""
     root, told = Path(charge.root), 0
@@ -151,13 +176,16 @@ def main() -> None:
     shutil.rmtree(root / ".spool", ignore_errors=True)
     board = Board(root, charge.incarnation, tuple(shown(url) for url in charge.replicas))
 
+    words: queue.SimpleQueue[Word] = queue.SimpleQueue()
+
     def listen() -> None:
         for line in sys.stdin:
             said = json.loads(line)
-            board.tell(Word(said["computed"], said["keep_from"], tuple(said["histories"])))
+            words.put(Word(said["computed"], said["keep_from"], tuple(said["histories"])))
         os._exit(0)  # the engine is gone: nothing in hand is worth finishing
 
     threading.Thread(target=listen, daemon=True).start()
+    threading.Thread(target=_note_sums, args=(charge, words, board), daemon=True).start()
     origin = Origin(root, charge.app, charge.incarnation, charge.after, charge.token)
     for url in charge.replicas:
         Follower(origin, url, board).start()

@@ -24,11 +24,13 @@ from typing import Any
 
 from slipstream.crashing import crash_point, crash_points
 from slipstream.durability.board import Board, Progress, Word
+from slipstream.durability.checksum import SumsTail
 from slipstream.durability.inbox import fetch_layers, fetch_object, newest_manifest
 from slipstream.durability.lineage import LineageTail
 from slipstream.durability.manifest import ClaimName, Kept, Manifest, Segment, Stored
 from slipstream.durability.outbox import Outbox
 from slipstream.durability.pack import Held, encode_schema
+from slipstream.durability.persist import flush_lineage
 from slipstream.durability.replica import Replica, shown
 from slipstream.durability.replicate import (
     COMMITS_KEPT,
@@ -143,7 +145,7 @@ class _Joined:
             found = Manifest(origin.app, origin.incarnation, 0, 0, 0.0, "", {}, {}, {}, ())
         self.manifest = found
         self._commits: deque[Manifest] = deque([found] if found.sequence else [], maxlen=COMMITS_KEPT)
-        self._tail = LineageTail(origin.root, origin.incarnation)
+        self._tail, self._sums = LineageTail(origin.root, origin.incarnation), SumsTail(origin.root)
         self._catalog: Stored | None = None
         self._until_garbage = 1
         self.incomplete = False
@@ -170,8 +172,10 @@ class _Joined:
         objects, placed = self._outbox.layers(held, first, word.computed)
         segments = manifest.lineage
         if word.computed > logged:
-            lines = "".join(self._tail.read(logged, word.computed)).encode()
-            objects.append(self._outbox.text("lineage", logged + 1, word.computed, "jsonl", lines))
+            flush_lineage(self._origin.root)  # a store never lags its replica, even after a power cut
+            lines = [*self._tail.read(logged, word.computed), *self._sums.read(logged, word.computed)]
+            body = "".join(lines).encode()
+            objects.append(self._outbox.text("lineage", logged + 1, word.computed, "jsonl", body))
             segments = (*segments, Segment(logged + 1, word.computed, objects[-1].name))
         if self._catalog is None:
             self._catalog = self._outbox.text("catalog", 0, 0, "json", json.dumps(catalog).encode())
@@ -319,6 +323,7 @@ class _Joined:
         if lost:
             self.manifest = without(self.manifest, lost)
             self._tail = LineageTail(self._origin.root, self._origin.incarnation)
+            self._sums = SumsTail(self._origin.root)
             self.incomplete = True
 
 

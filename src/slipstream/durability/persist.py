@@ -64,8 +64,7 @@ class Persister(threading.Thread):
                     self._flushed.add(path)
             if fresh:
                 flush(trace)
-        for log in (self._root / "lineage").glob("*.jsonl"):
-            flush(log)
+        flush_lineage(self._root)
         self._flushed &= present
         if notes:
             with (self._root / FILE).open("a") as file:
@@ -82,6 +81,11 @@ class Persister(threading.Thread):
         temporary.write_text("".join(_line(*key, *said) for key, said in kept.items()))
         temporary.rename(self._root / FILE)
         self._noted = len(kept)
+
+
+def flush_lineage(root: Path) -> None:
+    for log in (root / "lineage").glob("*.jsonl"):
+        flush(log)
 
 
 def note(root: Path, path: Path) -> str:

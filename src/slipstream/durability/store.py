@@ -17,14 +17,21 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from slipstream.crashing import crash_point, crash_points
 from slipstream.durability.lineage import LineageWriter
 from slipstream.errors import NewerFormat, NotAStore, OtherApp, StoreInUse
 from slipstream.trace import Fence, LayerName, list_all
+
+crash_points(
+    store__before_takeover="a successor is about to take the lock away from the engine that holds it",
+    store__before_begin="a start has claimed its incarnation, and nobody knows where it goes on",
+    store__after_begin="the lineage says where the new incarnation goes on, and no fence is up",
+)
 
 FORMAT = 1
 FENCES = 16  # incarnations after which a process that was succeeded is taken to be gone
@@ -43,9 +50,11 @@ class Claim:
 
     def begin(self, after: int, *, anew: bool = False) -> None:
         """Go on from an epoch: whatever earlier incarnations write past it counts for nobody from now on."""
+        crash_point("store.before_begin")
         lineage = LineageWriter(self.store.root, self.incarnation)
         lineage.began(self.incarnation, after, anew=anew)
         lineage.close()
+        crash_point("store.after_begin")
         self.fence(after, self.store.traces())
 
     def fence(self, after: int, traces: Iterable[Path]) -> None:
@@ -82,13 +91,25 @@ class Store:
         return store
 
     @staticmethod
-    def claim(path: str | Path, app: str) -> Claim:
+    def claim(
+        path: str | Path,
+        app: str,
+        *,
+        prepare: Callable[[Path], None] | None = None,
+        takeover: bool = False,
+    ) -> Claim:
         """A store to write: made where there is none, locked against a second engine, under a new
-        incarnation.
+        incarnation. `prepare` may mend it once it is locked. A takeover leaves the engine that holds it, if
+        one does, with a lock that nobody heeds any more.
         """
         store = Store(Path(path).absolute())
         for folder in ("incarnations", "lineage", "sources", "traces"):
             (store.root / folder).mkdir(parents=True, exist_ok=True)
+        if takeover:
+            fresh = store.root / f".lock.{os.getpid()}"
+            fresh.touch()
+            crash_point("store.before_takeover")
+            fresh.rename(store.root / "lock")
         lock = (store.root / "lock").open("a+")  # held until the claim is released
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -98,6 +119,8 @@ class Store:
             lock.close()
             raise StoreInUse(str(path), holder) from None
         try:
+            if prepare is not None:
+                prepare(store.root)
             if not (store.root / "format.json").exists():
                 store._write("format.json", {"format": FORMAT, "app": app})
             store._check_format()

@@ -3,7 +3,7 @@
 from slipstream.trace.cover import Piece, cover, history_reach, tile
 from slipstream.trace.layer import Layer, list_all, list_layers, open_layer, write_layer
 from slipstream.trace.merge import carry_out, layer_stats, merge_flat, pack_log, upkeep
-from slipstream.trace.naming import Fence, LayerName, Span, places, shard_span
+from slipstream.trace.naming import PLACES, Fence, LayerName, Span, places, shard_span
 from slipstream.trace.policy import LayerStat, Merge, Pack, Remove, Upkeep, plan_upkeep
 from slipstream.trace.reader import TraceReader, TraceStats
 from slipstream.trace.rows import Groups, collapse_keyed, consolidate, equal, group_rows, layer_schema
@@ -11,6 +11,7 @@ from slipstream.trace.validate import validate
 from slipstream.trace.writer import TraceWriter
 
 __all__ = [
+    "PLACES",
     "Fence",
     "Groups",
     "Layer",

@@ -187,6 +187,14 @@ class TraceReader:
         epochs = _rows.integers(table, "epoch")
         return table.select(shown).take(pa.array(np.argsort(epochs, kind="stable")))
 
+    def log(self, since: int, until: int, columns: Sequence[str]) -> pa.Table:
+        """Some columns of every stored update of the epochs after `since` up to `until`, in no particular order."""
+        pieces = self._open(lambda names: self._log(names, since, until))
+        tables = [gather(taken, list(columns)) for taken in chunks(pieces, chunk_rows(pieces))]
+        if tables:
+            return pa.concat_tables(tables).combine_chunks()
+        return self.schema.empty_table().select(list(columns))
+
     def stats(self) -> TraceStats:
         """How much there is to read."""
         layers = {piece.piece.layer: piece.layer.bytes for piece in self._pieces}
