@@ -32,7 +32,7 @@ from slipstream.durability.timetravel import resolve_epoch
 from slipstream.durations import seconds
 from slipstream.epoch import EpochReport, Loop, Summary
 from slipstream.errors import RecoveryWarning, SessionWarning, UnknownView
-from slipstream.observe import Backlog
+from slipstream.observe import Backlog, Frontiers, read_frontiers
 from slipstream.plan import Catalyst, check_deterministic, check_plan
 from slipstream.session import check_session, epoch_session, start_session
 from slipstream.settings import Durability, Exposure, History, Settings, starting
@@ -263,6 +263,10 @@ class App:
     def epoch(self) -> int:
         """The last computed epoch."""
         return self._loop.frontier if self._loop is not None else computed_frontier(self._claim.store.root)
+
+    def frontiers(self) -> Frontiers:
+        """How far the app is computed, flushed to disk, durable on each replica, safe and compacted."""
+        return read_frontiers(self._claim.store.root)
 
     # Reading
 

@@ -445,3 +445,19 @@ class ChecksumMismatch(SlipstreamError):
             f"'{where}' as of epoch {epoch}: the rows of {listed(traces)} do not add up to the checksums that were "
             "noted when they were computed: something was lost, doubled or changed. Recover from another replica."
         )
+
+
+class NotAReplica(SlipstreamError):
+    def __init__(self, url: str) -> None:
+        super().__init__(
+            f"'{url}' is no replica of a Slipstream store: it has no commit. Give the URL that an app was run with "
+            "(App(..., replicas=[URL]))."
+        )
+
+
+class StoreNotEmpty(SlipstreamError):
+    def __init__(self, path: str) -> None:
+        super().__init__(
+            f"'{path}' is not empty. A store is recovered into a new folder, so that nothing is overwritten: give one "
+            "that does not exist."
+        )

@@ -10,6 +10,7 @@ import pytest
 from slipstream.durability.agent import tend
 from slipstream.durability.board import Board
 from slipstream.durability.follower import Follower
+from slipstream.durability.inbox import newest_manifest
 from slipstream.durability.recovery import Fetch, GoOn, Local, Refuse, Remote, Restore, StartEmpty, decide
 from slipstream.durability.replica import Replica
 from slipstream.durability.restore import recover
@@ -178,7 +179,9 @@ def _recovered(root: Path, app: str, replica: str) -> None:
 def test_a_damaged_object_is_an_error_that_names_it(pretend: Pretend, tmp_path: Path) -> None:
     shutil.rmtree(pretend.root)
     pretend.root.mkdir()
-    name = sorted(Replica(url(tmp_path)).list("data"))[0]
+    manifest = newest_manifest(Replica(url(tmp_path)))
+    assert manifest is not None
+    name = next(name for name in manifest.objects if name.startswith("data"))
     path = tmp_path / "replica" / name
     flipped = bytearray(path.read_bytes())
     flipped[len(flipped) // 2] ^= 1

@@ -1,4 +1,4 @@
-"""The command's four verbs. Each reads its arguments, has the work done elsewhere and prints what came of
+"""The command's verbs. Each reads its arguments, has the work done elsewhere and prints what came of
 it.
 
 Spark and the engine are imported by the verbs that need them, so that `--help` and `status` answer at
@@ -76,6 +76,14 @@ def run(
     as_json: Annotated[
         bool, typer.Option("--json", help="Print a line of JSON for each epoch, and one for the whole.")
     ] = False,
+    takeover: Annotated[
+        bool,
+        typer.Option("--takeover", help="Take the store from an engine that holds it and does not answer."),
+    ] = False,
+    rebuild: Annotated[
+        list[str] | None,
+        typer.Option(help="Compute a view that was changed or added from its inputs; may be repeated."),
+    ] = None,
 ) -> None:
     """Run the app that a file declares, until it is stopped.
 
@@ -89,11 +97,12 @@ def run(
     from slipstream.cli.displays import display
     from slipstream.cli.loading import load_app
     from slipstream.cli.running import Signals, aside, run_app
+    from slipstream.settings import Starting
 
     console = Console(highlight=False)
     signals = Signals()
     with _starting(console, f"starting Spark for {file}", as_json):
-        app = aside(lambda: load_app(file))
+        app = aside(lambda: load_app(file, Starting(takeover, tuple(rebuild or ()))))
     if signals.count:
         print("stopped before the first epoch was begun", file=sys.stderr)
         return
@@ -178,6 +187,68 @@ def explain(
     with _starting(console, f"starting Spark for {file}", as_json):
         steps, text = aside(lambda: _explained(file, view))
     print(json.dumps(steps, indent=2) if as_json else text)
+
+
+@commands.command()
+def recover(
+    store: Annotated[
+        Path, typer.Argument(metavar="STORE", help="The store that was lost, or what is left of it.")
+    ],
+    source: Annotated[str, typer.Option("--from", metavar="REPLICA", help="URL of a replica.")],
+    to: Annotated[Path, typer.Option("--to", metavar="NEWSTORE", help="A folder that does not exist yet.")],
+    as_json: AsJson = False,
+) -> None:
+    """Rebuild a store from a replica. The app that is run on it goes on from there.
+
+    Example: [bold]slipstream recover ./shop --from s3://bucket/shop --to /data/shop[/]
+    """
+    from slipstream.durability.restore import recover_into
+
+    began = time.monotonic()
+    manifest = recover_into(store, source, to)
+    layers = sum(map(len, manifest.layers.values()))
+    if as_json:
+        said = {"app": manifest.app, "epoch": manifest.epoch, "layers": layers, "bytes": manifest.size}
+        print(json.dumps({**said, "store": str(to), "seconds": round(time.monotonic() - began, 3)}))
+    else:
+        print(f"{manifest.app}: {to} is the store as of epoch {manifest.epoch}: {layers} layers, checked")
+
+
+@commands.command()
+def fsck(
+    target: Annotated[
+        str, typer.Argument(metavar="STORE|REPLICA", help="A store's folder, or a replica's URL.")
+    ],
+    heal_from: Annotated[
+        list[str] | None,
+        typer.Option(metavar="REPLICA", help="Replace a store's damaged layers from here; may be repeated."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Check every layer or object of a store or a replica, every cover and every epoch checksum.
+
+    The exit code is 0 if all is well, and 2 if something is wrong.
+
+    Example: [bold]slipstream fsck ./shop[/]
+    """
+    from slipstream.durability.fsck import check_replica, check_store
+
+    seen = check_replica(target) if "://" in target else check_store(target, heal_from or ())
+    if as_json:
+        print(json.dumps({**asdict(seen), "sound": seen.sound}, indent=2))
+    else:
+        what = f"{seen.layers} layers" + (f" in {seen.objects} objects" if seen.objects else "")
+        for layer in seen.healed:
+            print(f"healed: {layer}")
+        for finding in seen.findings:
+            print(f"{finding.where}: {finding.what}")
+        verdict = "sound" if seen.sound else f"{len(seen.findings)} problem(s)"
+        usable = (
+            f"recoverable up to epoch {seen.recoverable}" if seen.recoverable else "not recoverable from here"
+        )
+        print(f"{seen.path}: epoch {seen.epoch}, {what}: {verdict}" + ("" if seen.sound else f"; {usable}"))
+    if not seen.sound:
+        raise typer.Exit(2)
 
 
 def _explained(file: Path, view: str | None) -> tuple[dict[str, Any], str]:

@@ -26,18 +26,19 @@ from pyspark import cloudpickle
 
 from slipstream.app import App
 from slipstream.errors import AppRunsItself, LoadFailed, NoApp, SeveralApps, SlipstreamError
+from slipstream.settings import Starting, starting_with
 
 MODULE = "slipstream_app"
 
 
-def load_app(path: Path) -> App:
-    """Run a file and return its app."""
+def load_app(path: Path, wanted: Starting | None = None) -> App:
+    """Run a file and return its app, started as is wanted."""
     module = ModuleType(MODULE)
     module.__file__ = str(path.resolve())
     sys.modules[MODULE] = module
     sys.path.insert(0, str(path.resolve().parent))
     cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
-    with _only_declaring():
+    with _only_declaring(), starting_with(wanted or Starting()):
         try:
             exec(compile(path.read_bytes(), module.__file__, "exec"), module.__dict__)
         except Exception as error:

@@ -53,7 +53,16 @@ def status_picture(status: Status, now: float) -> RenderableType:
     if status.pending is not None:
         doing = "is being computed" if status.running else "was begun, and is computed at the next start"
         facts.append(Text(f"epoch {status.pending:,} {doing}"))
-    return Group(head, *facts, *_apart(_views(status), *_sources(status), _latest(status)))
+    if status.frontiers.durable:
+        ends = status.frontiers
+        facts.append(
+            Text(
+                f"safe to epoch {ends.safe:,}, on the local disk to {ends.persisted:,}, history from {ends.compacted:,}"
+            )
+        )
+    return Group(
+        head, *facts, *_apart(_views(status), *_replicas(status), *_sources(status), _latest(status))
+    )
 
 
 def _apart(*tables: Table) -> list[RenderableType]:
@@ -62,12 +71,30 @@ def _apart(*tables: Table) -> list[RenderableType]:
 
 
 def _views(status: Status) -> Table:
-    made = table(["view", "rows", "layers", "size", "time travel"], ["rows", "layers", "size"])
+    figures = ["rows", "layers", "size", "to merge"]
+    made = table(["view", *figures, "time travel"], figures)
     for view in status.views:
         rows = f"{view.rows:,}" if view.exact else f"about {view.rows:,}"
         reach = f"epochs {view.oldest:,} to {status.epoch:,}"
-        made.add_row(view.name, rows, f"{view.layers:,}", wording.size(view.bytes), reach)
+        made.add_row(
+            view.name, rows, f"{view.layers:,}", wording.size(view.bytes), wording.size(view.debt), reach
+        )
     return made
+
+
+def _replicas(status: Status) -> list[Table]:
+    if not status.frontiers.durable:
+        return []
+    made = table(
+        ["replica", "durable", "behind", "size", "for", "trouble"], ["durable", "behind", "size", "for"]
+    )
+    for url, lag in status.frontiers.durable.items():
+        behind = wording.number(lag.epochs, "epoch")
+        trouble = Text((lag.error or "").partition("\n")[0], "red")
+        made.add_row(
+            Text(url), f"{lag.durable:,}", behind, wording.size(lag.bytes), wording.span(lag.seconds), trouble
+        )
+    return [made]
 
 
 def _sources(status: Status) -> list[Table]:

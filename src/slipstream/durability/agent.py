@@ -52,6 +52,7 @@ class Charge:
     incarnation: int = 0
     after: int = 0
     replicas: tuple[str, ...] = ()
+    safe_on: int = 1
     token: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
 
     @staticmethod
@@ -137,13 +138,9 @@ def _note_sums(charge: Charge, words: queue.SimpleQueue[Word], board: Board) -> 
             word = words.get()
         if charge.replicas and word.computed > since:
             catalog = json.loads((root / "catalog.json").read_text())
-            try:
+            # A store that was run without replicas may have no log that far back: it is never checked.
+            with suppress(HistoryForgotten, MissingLayer):
                 checksum.record(root, checksum.view_traces(catalog), since, word.computed)
-            except (
-                HistoryForgotten,
-                MissingLayer,
-            ):  # a store that was run without replicas has no log that far back
-                pass
             since = word.computed
         board.tell(word)
 
@@ -174,7 +171,7 @@ def main() -> None:
     charge = Charge.decode(sys.stdin.readline())
     root = Path(charge.root)
     shutil.rmtree(root / ".spool", ignore_errors=True)
-    board = Board(root, charge.incarnation, tuple(shown(url) for url in charge.replicas))
+    board = Board(root, charge.incarnation, tuple(map(shown, charge.replicas)), charge.safe_on)
 
     words: queue.SimpleQueue[Word] = queue.SimpleQueue()
 

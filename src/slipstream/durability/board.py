@@ -40,11 +40,14 @@ class Progress:
 
 @dataclass(frozen=True)
 class Replication:
-    """All of it: the epoch flushed to the local disk, and each replica by its URL, without secrets."""
+    """All of it: the epoch flushed to the local disk, each replica by its URL, without secrets, and how many of them
+    make an epoch safe.
+    """
 
     persisted: int = 0
     replicas: dict[str, Progress] = field(default_factory=dict)
     incarnation: int = 0
+    safe_on: int = 1
 
 
 def read_replication(root: Path) -> Replication:
@@ -54,19 +57,19 @@ def read_replication(root: Path) -> Replication:
     except (FileNotFoundError, json.JSONDecodeError):
         return Replication()
     replicas = {url: Progress(**each) for url, each in said["replicas"].items()}
-    return Replication(said["persisted"], replicas, said["incarnation"])
+    return Replication(said["persisted"], replicas, said["incarnation"], said["safe_on"])
 
 
 class Board:
     """Shared by the agent's threads."""
 
-    def __init__(self, root: Path, incarnation: int, urls: tuple[str, ...]) -> None:
+    def __init__(self, root: Path, incarnation: int, urls: tuple[str, ...], safe_on: int = 1) -> None:
         self._root = root
         self._changed = threading.Condition()
         self._word: Word | None = None
         known = read_replication(root)
         replicas = {url: replace(known.replicas.get(url, Progress()), error=None) for url in urls}
-        self._said = Replication(known.persisted, replicas, incarnation)
+        self._said = Replication(known.persisted, replicas, incarnation, safe_on)
         self._barriers = {url: frozenset({each.durable}) for url, each in replicas.items()}
 
     def tell(self, word: Word) -> None:

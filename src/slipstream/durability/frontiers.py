@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from slipstream.durability.board import Replication, read_replication
+from slipstream.durability.lineage import History
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,21 @@ def safe_epoch(durable: list[int], safe_on: int) -> int:
     if not durable or safe_on < 1 or safe_on > len(durable):
         return 0
     return sorted(durable, reverse=True)[safe_on - 1]
+
+
+def frontiers(said: Replication, past: History, compacted: int, now: float) -> Frontiers:
+    """Where a store and its replicas stand. A replica lags by the time since the first epoch that it lacks."""
+    computed = past.frontier
+    clocks = {done.epoch: done.clock for done in past.computed}
+    durable = {}
+    for url, each in said.replicas.items():
+        reached = min(each.durable, computed)
+        seconds = max(0.0, now - clocks.get(reached + 1, now)) if reached < computed else 0.0
+        durable[url] = Lag(
+            reached, computed - reached, each.behind if reached < computed else 0, seconds, each.error
+        )
+    safe = safe_epoch([lag.durable for lag in durable.values()], said.safe_on)
+    return Frontiers(computed, min(said.persisted, computed), safe, min(compacted, computed), durable)
 
 
 class Watching:

@@ -10,17 +10,19 @@ from __future__ import annotations
 import json
 import os
 import threading
+from collections.abc import Iterable
 from pathlib import Path
 
 from slipstream.durability.board import Board, Word
 from slipstream.durability.pack import sha256
 from slipstream.durability.replica import flush
 from slipstream.errors import MissingLayer
-from slipstream.trace import list_layers
+from slipstream.trace import LayerName, list_layers
 
 _IDLE = 1.0
 _FEW = 1000
 FILE = "checksums.jsonl"
+GONE = -1
 
 
 class Persister(threading.Thread):
@@ -88,6 +90,14 @@ def flush_lineage(root: Path) -> None:
         flush(log)
 
 
+def forget(root: Path, layers: Iterable[tuple[str, LayerName]]) -> None:
+    """The notes of these layers count no more: their files are about to be replaced."""
+    lines = [_line(trace, name.filename, GONE, "") for trace, name in layers]
+    if lines:
+        with (root / FILE).open("a") as file:
+            file.write("".join(lines))
+
+
 def note(root: Path, path: Path) -> str:
     """A line that says what a layer's file is like."""
     return _line(str(path.parent.relative_to(root)), path.name, path.stat().st_size, sha256(path))
@@ -110,4 +120,4 @@ def read_checksums(root: Path) -> dict[tuple[str, str], tuple[int, str]]:
         except json.JSONDecodeError:  # torn by a crash
             continue
         found[said["trace"], said["layer"]] = (said["size"], said["sha256"])
-    return found
+    return {key: said for key, said in found.items() if said[0] != GONE}

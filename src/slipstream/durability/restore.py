@@ -22,11 +22,29 @@ from slipstream.durability.inbox import fetch_layers, fetch_lineage, fetch_objec
 from slipstream.durability.lineage import computed_frontier
 from slipstream.durability.manifest import ClaimName, CommitName, Kept, Manifest
 from slipstream.durability.persist import FILE as CHECKSUMS
-from slipstream.durability.persist import read_checksums
-from slipstream.durability.recovery import Fetch, GoOn, Instruction, Local, Refuse, Remote, Restore, decide
+from slipstream.durability.persist import forget, read_checksums
+from slipstream.durability.recovery import (
+    Fetch,
+    GoOn,
+    Instruction,
+    Local,
+    Refuse,
+    Remote,
+    Restore,
+    decide,
+    fill,
+    gaps_of,
+)
 from slipstream.durability.replica import Replica, shown
-from slipstream.durability.store import FORMAT
-from slipstream.errors import CannotRecover, ChecksumMismatch, OtherApp, SlipstreamError
+from slipstream.durability.store import FORMAT, Store
+from slipstream.errors import (
+    CannotRecover,
+    ChecksumMismatch,
+    NotAReplica,
+    OtherApp,
+    SlipstreamError,
+    StoreNotEmpty,
+)
 from slipstream.trace import LayerName, list_all, list_layers
 
 NOTE = "restoring"
@@ -89,7 +107,9 @@ def carry_out(
             replica, manifest = found[instruction.url]
             assert replica is not None
             assert manifest is not None
-            _remove(root, ((trace, name) for trace, names in local.damaged.items() for name in names))
+            bad = [(trace, name) for trace, names in local.damaged.items() for name in names]
+            forget(root, bad)
+            _remove(root, bad)
             wanted = [
                 (trace, kept)
                 for trace, names in instruction.layers.items()
@@ -119,6 +139,33 @@ def carry_out(
             return Recovered(local.frontier, anew=False)
 
 
+def carry_out_heal(root: Path, local: Local, urls: Sequence[str]) -> tuple[str, ...]:
+    """Replace a store's missing and damaged layers from the first replica that has them; the layers fetched.
+
+    The new layers are there before the damaged ones go, so that a reader always finds a cover.
+    """
+    for url in urls:
+        remote, replica, manifest = _look(url)
+        if replica is None or manifest is None:
+            continue
+        layers = fill(local, remote, gaps_of(local))
+        if layers is None:
+            continue
+        wanted = [
+            (trace, kept)
+            for trace, names in layers.items()
+            for kept in manifest.layers[trace]
+            if kept.layer in names
+        ]
+        fetch_layers(replica, manifest, wanted, root, root / ".spool" / "heal")
+        fetched = {(trace, kept.layer) for trace, kept in wanted}
+        bad = [(trace, name) for trace, names in local.damaged.items() for name in names]
+        forget(root, bad)
+        _remove(root, (each for each in bad if each not in fetched))
+        return tuple(f"{trace}/{layer.filename}" for trace, layer in sorted(fetched))
+    return ()
+
+
 def restore(root: Path, replica: Replica, manifest: Manifest) -> None:
     """Make a store what a replica holds."""
     for folder in ("incarnations", "lineage", "sources", "traces"):
@@ -145,6 +192,20 @@ def restore(root: Path, replica: Replica, manifest: Manifest) -> None:
         raise ChecksumMismatch(shown(replica.url), manifest.epoch, wrong)
     crash_point("restore.before_done")
     (root / NOTE).unlink()
+
+
+def recover_into(lost: Path, url: str, to: Path) -> Manifest:
+    """Rebuild a store in a new folder from what a replica holds."""
+    replica = Replica(url)
+    manifest = newest_manifest(replica)
+    if manifest is None:
+        raise NotAReplica(shown(url))
+    if (lost / "format.json").exists() and (known := Store.existing(lost).name) != manifest.app:
+        raise OtherApp(shown(url), manifest.app, known)
+    if to.exists() and any(to.iterdir()):
+        raise StoreNotEmpty(str(to))
+    restore(to.absolute(), replica, manifest)
+    return manifest
 
 
 def _bring_layers(root: Path, replica: Replica, manifest: Manifest, spool: Path) -> None:

@@ -100,7 +100,14 @@ class Loop:
         self._lineage = LineageWriter(claim.store.root, claim.incarnation)
         store = claim.store
         self._agent = Agent(
-            Charge(str(store.root), store.name, claim.incarnation, past.frontier, durability.replicas)
+            Charge(
+                str(store.root),
+                store.name,
+                claim.incarnation,
+                past.frontier,
+                durability.replicas,
+                durability.safe_on,
+            )
         )
         safe_past = [cut for cut in past.cuts if cut.epoch <= past.frontier]
         self._behind = Behind(durability, Watching(store.root), inputs, safe_past)

@@ -1,19 +1,30 @@
 """A read-only picture of an app: how a run goes, and what its store holds."""
 
+from slipstream.durability.frontiers import Frontiers, Lag
 from slipstream.epoch.report import EpochReport, Summary
 from slipstream.observe.consumed import Consumed
 from slipstream.observe.progress import Backlog, Progress
-from slipstream.observe.status import EpochStatus, SourceStatus, Status, ViewStatus, read_status
+from slipstream.observe.status import (
+    EpochStatus,
+    SourceStatus,
+    Status,
+    ViewStatus,
+    read_frontiers,
+    read_status,
+)
 
 __all__ = [
     "Backlog",
     "Consumed",
     "EpochReport",
     "EpochStatus",
+    "Frontiers",
+    "Lag",
     "Progress",
     "SourceStatus",
     "Status",
     "Summary",
     "ViewStatus",
+    "read_frontiers",
     "read_status",
 ]

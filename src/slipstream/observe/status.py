@@ -13,18 +13,31 @@ layers and bytes: those are what was on disk at that moment, and a merger may be
 
 from __future__ import annotations
 
+import time
 from collections import Counter
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from slipstream.dataflow.contents import Contents
+from slipstream.durability.board import read_replication
+from slipstream.durability.frontiers import Frontiers, frontiers
 from slipstream.durability.lineage import Computed, History, read_history
 from slipstream.durability.store import Store
 from slipstream.epoch.report import percentile
 from slipstream.errors import MissingLayer
 from slipstream.observe.consumed import Consumed, consumed
-from slipstream.trace import Span, TraceReader, history_reach, list_layers
+from slipstream.trace import (
+    LayerStat,
+    Merge,
+    Pack,
+    Span,
+    TraceReader,
+    history_reach,
+    list_layers,
+    plan_upkeep,
+)
 
 COUNTED_ROWS = 1_000_000
 LATEST = 5
@@ -34,7 +47,9 @@ _ATTEMPTS = 3
 
 @dataclass(frozen=True)
 class ViewStatus:
-    """One view. oldest: time travel reaches back to this epoch. layers, bytes: of all traces that it keeps."""
+    """One view. oldest: time travel reaches back to this epoch. layers, bytes: of all traces that it keeps. debt: bytes
+    of layers that are due to be merged.
+    """
 
     name: str
     rows: int
@@ -42,6 +57,7 @@ class ViewStatus:
     layers: int
     bytes: int
     oldest: int
+    debt: int = 0
 
 
 @dataclass(frozen=True)
@@ -80,6 +96,7 @@ class Status:
     views: tuple[ViewStatus, ...]
     sources: tuple[SourceStatus, ...]
     latest: tuple[EpochStatus, ...]
+    frontiers: Frontiers = field(default_factory=lambda: Frontiers(0, 0, 0, 0))
 
 
 def read_status(path: str | Path) -> Status:
@@ -87,14 +104,22 @@ def read_status(path: str | Path) -> Status:
     store = Store.existing(path)
     for attempt in range(_ATTEMPTS):
         try:
-            return _taken(store)
+            return _taken(store, time.time())
         except MissingLayer:  # history moved on between reading the log and the layers: look again
             if attempt == _ATTEMPTS - 1:
                 raise
     raise AssertionError("unreachable")
 
 
-def _taken(store: Store) -> Status:
+def read_frontiers(path: str | Path) -> Frontiers:
+    """How far a store is computed, flushed to disk, durable on each replica, safe and compacted."""
+    store = Store.existing(path)
+    past = read_history(store.root)
+    compacted = _compacted(store, store.catalog(), past.frontier)
+    return frontiers(read_replication(store.root), past, compacted, time.time())
+
+
+def _taken(store: Store, now: float) -> Status:
     running = store.running()
     catalog = store.catalog()
     past = read_history(store.root)
@@ -113,6 +138,9 @@ def _taken(store: Store) -> Status:
         views=tuple(_view(store, name, entry, past.frontier) for name, entry in catalog["views"].items()),
         sources=_sources(catalog["sources"], past),
         latest=tuple(_epoch(each) for each in past.computed[-LATEST:]),
+        frontiers=frontiers(
+            read_replication(store.root), past, _compacted(store, catalog, past.frontier), now
+        ),
     )
 
 
@@ -135,7 +163,30 @@ def _view(store: Store, name: str, entry: dict[str, Any], epoch: int) -> ViewSta
     names = list_layers(store.root / contents.trace)
     layers, size = _on_disk(store.root, {contents.trace, *entry["traces"]})
     rows, exact = _rows(store.root, contents, epoch)
-    return ViewStatus(name, rows, exact, layers, size, history_reach(names, epoch, Span.whole()))
+    reach = history_reach(names, epoch, Span.whole())
+    return ViewStatus(name, rows, exact, layers, size, reach, _debt(store.root, entry, epoch, reach))
+
+
+def _compacted(store: Store, catalog: dict[str, Any], epoch: int) -> int:
+    """The epoch to which time travel reaches back in every view."""
+    traces = {entry["contents"]["trace"] for entry in catalog["views"].values()}
+    reaches = [history_reach(list_layers(store.root / trace), epoch, Span.whole()) for trace in traces]
+    return max(reaches, default=0)
+
+
+def _debt(root: Path, entry: dict[str, Any], epoch: int, reach: int) -> int:
+    """The bytes of the layers that a merger would merge now."""
+    total = 0
+    for trace in {entry["contents"]["trace"], *entry["traces"]}:
+        sizes = {}
+        for name in list_layers(root / trace):
+            with suppress(FileNotFoundError):
+                sizes[name] = (root / trace / name.filename).stat().st_size
+        stats = [LayerStat(name, 0, size) for name, size in sizes.items()]
+        kept = reach if trace == entry["contents"]["trace"] else None
+        steps = [step for step in plan_upkeep(stats, epoch, kept) if isinstance(step, Merge | Pack)]
+        total += sum(sizes[name] for name in {name for step in steps for name in step.inputs})
+    return total
 
 
 def _rows(root: Path, contents: Contents, epoch: int) -> tuple[int, bool]:

@@ -7,7 +7,7 @@ from slipstream.trace.naming import PLACES, Fence, LayerName, Span, places, shar
 from slipstream.trace.policy import LayerStat, Merge, Pack, Remove, Upkeep, plan_upkeep
 from slipstream.trace.reader import TraceReader, TraceStats
 from slipstream.trace.rows import Groups, collapse_keyed, consolidate, equal, group_rows, layer_schema
-from slipstream.trace.validate import validate
+from slipstream.trace.validate import problem_of, validate
 from slipstream.trace.writer import TraceWriter
 
 __all__ = [
@@ -42,6 +42,7 @@ __all__ = [
     "pack_log",
     "places",
     "plan_upkeep",
+    "problem_of",
     "shard_span",
     "tile",
     "upkeep",
