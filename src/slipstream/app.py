@@ -31,7 +31,7 @@ from slipstream.durability.store import Store
 from slipstream.durability.timetravel import resolve_epoch
 from slipstream.durations import seconds
 from slipstream.epoch import EpochReport, Loop, Summary
-from slipstream.errors import RecoveryWarning, SessionWarning, UnknownView
+from slipstream.errors import BadSourceOption, RecoveryWarning, SessionWarning, UnknownView
 from slipstream.observe import Backlog, Frontiers, read_frontiers
 from slipstream.plan import Catalyst, check_deterministic, check_plan
 from slipstream.session import check_session, epoch_session, start_session
@@ -102,6 +102,11 @@ class App:
 
     def source(self, name: str, source: Source) -> DataFrame:
         """Declare an input. Returns a DataFrame that stands for it in queries."""
+        if source.forgets_each and not self._durability.replicas:
+            raise BadSourceOption(
+                f"source '{name}' is to remove input that is safe, and the app has no replicas to be safe on",
+                "name replicas (App(..., replicas=[URL])), or leave out after_safe=",
+            )
         self._names.take(name, "source")
         folder = self._claim.store.root / "sources" / name
         source.attach(name, self._epochs, folder, self._past.taken(name))

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import boto3
@@ -49,14 +50,14 @@ def test_a_store_lives_on_in_a_bucket(url: str, tmp_path: Path) -> None:
     engine = Pretend.on(tmp_path / "store")
     agent = Agent(engine.charge(url))
 
-    def durable() -> int:
-        return read_replication(engine.root).replicas.get(shown(url), Progress()).durable
+    def reached(epoch: int) -> bool:
+        return read_replication(engine.root).replicas.get(shown(url), Progress()).durable == epoch
 
     try:
         for _ in range(4):
             word = engine.run(3)
             agent.tell(word)
-            assert eventually(lambda epoch=word.computed: durable() == epoch), read_replication(engine.root)
+            assert eventually(partial(reached, word.computed)), read_replication(engine.root)
     finally:
         agent.close()
         engine.close()

@@ -16,9 +16,11 @@ from pyspark.sql import SparkSession
 import slipstream as sl
 from slipstream.durability.board import Board
 from slipstream.durability.follower import Follower
+from slipstream.durability.fsck import check_replica
 from slipstream.durability.inbox import newest_manifest
 from slipstream.durability.lineage import computed_frontier, read_history
 from slipstream.durability.replica import Replica
+from slipstream.durability.restore import recover_into
 from slipstream.durability.store import Store
 from slipstream.errors import SupersededOnReplica
 from slipstream.settings import Starting, starting_with
@@ -55,32 +57,45 @@ def test_what_a_superseded_engine_writes_is_not_there(engines: tuple[Pretend, Pr
     assert {name.incarnation for name in list_layers(second.root / BAG) if name.hi > 3} == {2}
 
 
-def test_a_superseded_follower_is_ignored_and_stops(engines: tuple[Pretend, Pretend], tmp_path: Path) -> None:
-    first, second = engines
+def test_a_superseded_follower_is_ignored_and_stops(tmp_path: Path) -> None:
+    """The successor was recovered into a folder of its own, on another machine; the first knows nothing of it."""
     url = f"file://{tmp_path}/replica"
-    boards = [Board(engine.root, engine.claim.incarnation, (url,)) for engine in engines]
-    old, new = (Follower(engine.origin(), url, board) for engine, board in zip(engines, boards, strict=True))
-    boards[0].tell(first.run(0))
-    assert old.step()  # before it was succeeded: three epochs
-    boards[1].tell(second.run(0))
-    new.step()
-    boards[0].tell(first.run(4))
-    old.step()  # it does not know yet, and commits epoch 7
+    first = Pretend.on(tmp_path / "store")
+    board, follower = followed(first, url)
+    board.tell(first.run(3))
+    assert follower.step()
+    recover_into(tmp_path / "store", url, tmp_path / "new")
+    second = Pretend.on(tmp_path / "new")
+    assert second.claim.incarnation == 2
+    its_board, its_follower = followed(second, url)
+    its_follower.step()  # claims its incarnation, with nothing to send yet
+    board.tell(first.run(4))
+    follower.step()  # it does not know, and commits epoch 7
     assert "0000000007-000001" in str(Replica(url).list("commits"))
-    found = newest_manifest(Replica(url))
-    assert found is not None
-    assert found.epoch == 3, "nobody reads it"
-    boards[1].tell(second.run(1))
-    assert new.step()
-    found = newest_manifest(Replica(url))
-    assert found is not None
-    assert (found.epoch, found.incarnation) == (4, 2)
+    assert newest(url) == (3, 1), "nobody reads it"
+    its_board.tell(second.run(1))
+    assert its_follower.step()
+    assert newest(url) == (4, 2)
     with pytest.raises(SupersededOnReplica) as error:
-        Follower(first.origin(), url, boards[0]).step()
+        Follower(first.origin(), url, board).step()
     assert str(error.value) == (
         f"replica '{url}': this process is incarnation 1 and was succeeded by incarnation 2 after epoch 3. It writes "
         "nothing more there; what it wrote past that epoch is ignored. Stop it."
     )
+    assert check_replica(url).sound
+    first.close()
+    second.close()
+
+
+def followed(engine: Pretend, url: str) -> tuple[Board, Follower]:
+    board = Board(engine.root, engine.claim.incarnation, (url,))
+    return board, Follower(engine.origin(), url, board)
+
+
+def newest(url: str) -> tuple[int, int]:
+    found = newest_manifest(Replica(url))
+    assert found is not None
+    return found.epoch, found.incarnation
 
 
 ENGINE = """

@@ -19,6 +19,8 @@ from slipstream.settings import Durability, Exposure
 class Forgetful(Protocol):
     """What this needs of a source."""
 
+    @property
+    def forgets_each(self) -> bool: ...
     def forget(self, upto: JSON) -> None: ...
 
 
@@ -66,8 +68,13 @@ class Behind:
         return held
 
     def _forget(self, safe: int) -> None:
+        """Tell each source, range by range if it has to hear of every one, else only of the last."""
+        safe_ranges: dict[str, list[JSON]] = {}
         while self._unsafe and self._unsafe[0][0] <= safe:
-            _, _, ranges = self._unsafe.popleft()
-            for name, taken in ranges.items():
-                if name in self._inputs:
-                    self._inputs[name].forget(taken)
+            for name, taken in self._unsafe.popleft()[2].items():
+                safe_ranges.setdefault(name, []).append(taken)
+        for name, ranges in safe_ranges.items():
+            source = self._inputs.get(name)
+            if source is not None:
+                for taken in ranges if source.forgets_each else ranges[-1:]:
+                    source.forget(taken)

@@ -134,6 +134,8 @@ class Source(ABC):
 
     unit: Literal["bytes", "rows"] = "rows"
     on_bad: str = "reject"
+    forgets_each: bool = False
+    """Whether `forget` is to be told of every range, and destroys input for good. Else it hears of the last only."""
     order_types: tuple[DataType, ...] = ()
     """Types of the `_order` columns that a frame has in the mode keyed: long or string."""
 
@@ -235,7 +237,9 @@ class Source(ABC):
         )
 
     def forget(self, upto: JSON) -> None:
-        """Ranges up to and including `upto` will never be asked for again. Most sources have nothing to do."""
+        """Ranges up to and including `upto` are safe on replicas, and will never be asked for again. Most sources have
+        nothing to do.
+        """
         return
 
     def close(self) -> None:

@@ -19,7 +19,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 import pyarrow as pa
 import pyarrow.orc
@@ -41,6 +41,9 @@ FORMATS = ("csv", "json", "orc", "parquet", "text")
 PARSED = ("csv", "json")
 OURS = ("mode", "columnnameofcorruptrecord", "columnpruning", "enforceschema", "path", "inferschema")
 RAW = "_slipstream_raw"
+ARCHIVE = "_archive"
+
+AfterSafe = Literal["keep", "delete", "archive"]
 
 Layout = tuple[str, ...]
 """The columns of a CSV file by its header; empty where the declared schema says it all."""
@@ -66,13 +69,21 @@ class Files(Source):
         options: Mapping[str, str | bool | int] | None,
         settle: str | float,
         clock: Clock,
+        after_safe: AfterSafe,
     ) -> None:
         self.path = _local(path)
         self.format = format
         self.options = {name: _text(value) for name, value in (options or {}).items()}
         self.on_bad = on_bad
         self._max_files = max_files_per_epoch
+        self._after_safe = after_safe
+        self.forgets_each = after_safe != "keep"
         _check(format, on_bad, max_files_per_epoch, self.options)
+        if after_safe not in get_args(AfterSafe):
+            raise BadSourceOption(
+                f"after_safe='{after_safe}' is not one of {listed(get_args(AfterSafe))}",
+                "choose one of these",
+            )
         self._listing = Listing(self.path, pattern, seconds(settle), clock, self._file_changed)
         self._templates: dict[Layout, FilesTemplate] = {}
         self._header = format == "csv" and self._option("header", "false").lower() == "true"
@@ -109,6 +120,16 @@ class Files(Source):
             return None
         self._listing.consume(taken)
         return Cut({"files": [[file.name, file.size, file.mtime_ns] for file in taken]}, amount)
+
+    def forget(self, upto: JSON) -> None:
+        """Delete the files of a range, or move them to the folder's subfolder `_archive`."""
+        for file in _files(upto):
+            path = self.path / file.name
+            if self._after_safe == "delete":
+                path.unlink(missing_ok=True)
+            elif self._after_safe == "archive" and path.exists():
+                (self.path / ARCHIVE).mkdir(exist_ok=True)
+                path.rename(self.path / ARCHIVE / file.name)
 
     def close(self) -> None:
         self._listing.close()
@@ -278,11 +299,13 @@ def files(
     options: Mapping[str, str | bool | int] | None = None,
     settle: str | float = "1s",
     clock: Clock | None = None,
+    after_safe: AfterSafe = "keep",
 ) -> Files:
     """A source of the files that appear in the folder `path`, which need not exist yet.
 
     `options` are those of Spark's reader for the format. Files are best written elsewhere and renamed into the folder;
-    one that is written in place is taken when it has not changed for `settle`.
+    one that is written in place is taken when it has not changed for `settle`. With `after_safe`, files are deleted or
+    moved to the subfolder `_archive` once the epochs that read them are safe on the app's replicas.
     """
     return Files(
         path,
@@ -297,6 +320,7 @@ def files(
         options,
         settle,
         clock or SystemClock(),
+        after_safe,
     )
 
 

@@ -101,7 +101,7 @@ class Pretend:
 
     def origin(self) -> Origin:
         """Who replicates, for a follower in this process."""
-        return Origin(self.root, self.claim.store.name, self.claim.incarnation, self.epoch, "t")
+        return Origin(self.root, self.claim.store.name, self.claim.incarnation, self.epoch, "c0de")
 
     def charge(self, *replicas: str) -> Charge:
         """What an agent process is started with."""
