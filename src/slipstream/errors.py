@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
+from typing import Any
 
 
 class SlipstreamError(Exception):
@@ -208,6 +209,16 @@ class BadLayer(SlipstreamError):
 
     def __init__(self, layer: str, problem: str, remedy: str) -> None:
         super().__init__(f"Layer '{layer}': {problem}. {remedy}")
+
+
+class DamagedLayer(SlipstreamError):
+    """A layer's file is not what was written."""
+
+    def __init__(self, trace: str, layer: Any) -> None:
+        self.layer = layer
+        super().__init__(
+            f"The layer {trace}/{layer.filename} is damaged: its checksum is not the one that was noted."
+        )
 
 
 class CannotMaintain(SlipstreamError):

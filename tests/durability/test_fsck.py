@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from slipstream.durability.agent import Agent
+from slipstream.durability.agent import Agent, tend
 from slipstream.durability.board import read_replication
 from slipstream.durability.checksum import read_sums
 from slipstream.durability.fsck import Finding, check_replica, check_store
@@ -76,6 +76,23 @@ def test_a_flipped_bit_is_found_and_healed_from_a_replica(folder: Path, trace: s
     for epoch in range(1, 7):
         assert contents(folder / "store", BAG, epoch) == expected(BAG, epoch)
     assert contents(folder / "store", KEYED, 6) == expected(KEYED, 6)
+
+
+def test_an_agent_does_not_merge_a_damaged_layer_but_heals_it(folder: Path) -> None:
+    root = folder / "store"
+    engine = Pretend.on(root)
+    word = engine.run(3)
+    engine.close()
+    broken = a_layer(folder, KEYED)
+    flip(broken)
+    (said,) = tend(root, word, replicas=[f"file://{folder}/replica"])
+    assert said == (
+        f"The layer {KEYED}/{broken.name} is damaged: its checksum is not the one that was noted. It was replaced from "
+        "a replica."
+    )
+    assert tend(root, word, replicas=[f"file://{folder}/replica"]) == []
+    for trace in (BAG, KEYED):
+        assert contents(root, trace, 9) == expected(trace, 9)
 
 
 def test_a_missing_layer_is_a_gap(folder: Path) -> None:

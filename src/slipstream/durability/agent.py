@@ -22,9 +22,10 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -32,11 +33,13 @@ import pyarrow as pa
 from slipstream.durability import checksum
 from slipstream.durability.board import Board, Word
 from slipstream.durability.follower import Follower, Origin
-from slipstream.durability.persist import Persister
+from slipstream.durability.pack import sha256
+from slipstream.durability.persist import Checksums, Persister, read_checksums
 from slipstream.durability.replica import shown
+from slipstream.durability.restore import heal
 from slipstream.durability.store import Store
-from slipstream.errors import HistoryForgotten, MissingLayer
-from slipstream.trace import list_layers, upkeep
+from slipstream.errors import DamagedLayer, HistoryForgotten, MissingLayer
+from slipstream.trace import LayerName, list_layers, upkeep
 
 __all__ = ["Agent", "Charge", "Word", "tend"]
 
@@ -111,11 +114,30 @@ class Agent:
         return process
 
 
-def tend(root: Path, word: Word, barriers: Iterable[int] = ()) -> None:
-    """Look after every trace once."""
+def tend(root: Path, word: Word, barriers: Iterable[int] = (), replicas: Sequence[str] = ()) -> list[str]:
+    """Look after every trace once. A layer that is found damaged before it is merged is replaced from a replica; what
+    was found is returned.
+    """
+    known = read_checksums(root) if replicas else {}
+    damage = []
     for trace in sorted((root / "traces").glob("*/*")):
-        kept = word.keep_from if str(trace.relative_to(root)) in word.histories else None
-        upkeep(trace, word.computed, kept, barriers=barriers)
+        name = str(trace.relative_to(root))
+        kept = word.keep_from if name in word.histories else None
+        check = partial(_check, trace, name, known)
+        try:
+            upkeep(trace, word.computed, kept, barriers=barriers, check=check if known else None)
+        except DamagedLayer as found:
+            healed = heal(root, name, found.layer, replicas)
+            damage.append(
+                f"{found} {'It was replaced from a replica.' if healed else 'No replica has a copy.'}"
+            )
+    return damage
+
+
+def _check(directory: Path, trace: str, known: Checksums, name: LayerName) -> None:
+    noted = known.get((trace, name.filename))
+    if noted is not None and sha256(directory / name.filename) != noted[1]:
+        raise DamagedLayer(trace, name)
 
 
 def behind(root: Path, durable: Iterable[int]) -> list[int]:
@@ -156,7 +178,8 @@ def _look_after(charge: Charge, board: Board) -> None:
         told = word.computed
         if charge.incarnation and store.last_incarnation() > charge.incarnation:
             os._exit(0)
-        tend(root, word, board.barriers())
+        for found in tend(root, word, board.barriers(), charge.replicas):
+            board.damage(found)
         if urls:
             known = [board.progress(url) for url in urls]
             for url, size in zip(urls, behind(root, (each.durable for each in known)), strict=True):

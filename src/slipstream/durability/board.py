@@ -40,14 +40,15 @@ class Progress:
 
 @dataclass(frozen=True)
 class Replication:
-    """All of it: the epoch flushed to the local disk, each replica by its URL, without secrets, and how many of them
-    make an epoch safe.
+    """All of it: the epoch flushed to the local disk, each replica by its URL, without secrets, how many of them make
+    an epoch safe, and the damage that was found last.
     """
 
     persisted: int = 0
     replicas: dict[str, Progress] = field(default_factory=dict)
     incarnation: int = 0
     safe_on: int = 1
+    damage: str | None = None
 
 
 def read_replication(root: Path) -> Replication:
@@ -57,7 +58,7 @@ def read_replication(root: Path) -> Replication:
     except (FileNotFoundError, json.JSONDecodeError):
         return Replication()
     replicas = {url: Progress(**each) for url, each in said["replicas"].items()}
-    return Replication(said["persisted"], replicas, said["incarnation"], said["safe_on"])
+    return Replication(said["persisted"], replicas, said["incarnation"], said["safe_on"], said["damage"])
 
 
 class Board:
@@ -110,6 +111,11 @@ class Board:
     def persisted(self, epoch: int) -> None:
         with self._changed:
             self._said = replace(self._said, persisted=epoch)
+            self._write()
+
+    def damage(self, found: str) -> None:
+        with self._changed:
+            self._said = replace(self._said, damage=found)
             self._write()
 
     def _write(self) -> None:

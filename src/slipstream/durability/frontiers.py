@@ -28,13 +28,16 @@ class Lag:
 
 @dataclass(frozen=True)
 class Frontiers:
-    """Epochs. persisted: flushed to the local disk. durable: by replica. compacted: time travel reaches back to it."""
+    """Epochs. persisted: flushed to the local disk. durable: by replica. compacted: time travel reaches back to it.
+    damage: what was found to be damaged last, if anything was, and what came of it.
+    """
 
     computed: int
     persisted: int
     safe: int
     compacted: int
     durable: Mapping[str, Lag] = field(default_factory=dict)
+    damage: str | None = None
 
 
 def safe_epoch(durable: list[int], safe_on: int) -> int:
@@ -56,7 +59,9 @@ def frontiers(said: Replication, past: History, compacted: int, now: float) -> F
             reached, computed - reached, each.behind if reached < computed else 0, seconds, each.error
         )
     safe = safe_epoch([lag.durable for lag in durable.values()], said.safe_on)
-    return Frontiers(computed, min(said.persisted, computed), safe, min(compacted, computed), durable)
+    return Frontiers(
+        computed, min(said.persisted, computed), safe, min(compacted, computed), durable, said.damage
+    )
 
 
 class Watching:

@@ -24,6 +24,8 @@ _FEW = 1000
 FILE = "checksums.jsonl"
 GONE = -1
 
+Checksums = dict[tuple[str, str], tuple[int, str]]
+
 
 class Persister(threading.Thread):
     """Flushes what is new for as long as the process lives."""
@@ -107,7 +109,7 @@ def _line(trace: str, layer: str, size: int, digest: str) -> str:
     return json.dumps({"trace": trace, "layer": layer, "size": size, "sha256": digest}) + "\n"
 
 
-def read_checksums(root: Path) -> dict[tuple[str, str], tuple[int, str]]:
+def read_checksums(root: Path) -> Checksums:
     """Size and checksum of each layer's file, by trace and layer; the newest note counts."""
     try:
         lines = (root / FILE).read_text().splitlines()

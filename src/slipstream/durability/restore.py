@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from slipstream.crashing import crash_point, crash_points
@@ -164,6 +164,14 @@ def carry_out_heal(root: Path, local: Local, urls: Sequence[str]) -> tuple[str, 
         _remove(root, (each for each in bad if each not in fetched))
         return tuple(f"{trace}/{layer.filename}" for trace, layer in sorted(fetched))
     return ()
+
+
+def heal(root: Path, trace: str, damaged: LayerName, urls: Sequence[str]) -> bool:
+    """Replace one damaged layer of a store; whether a replica could."""
+    local = survey(root)
+    sound = [name for name in local.layers.get(trace, ()) if name != damaged]
+    known = replace(local, layers={**local.layers, trace: sound}, damaged={trace: [damaged]})
+    return bool(carry_out_heal(root, known, urls))
 
 
 def restore(root: Path, replica: Replica, manifest: Manifest) -> None:

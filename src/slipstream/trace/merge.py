@@ -62,15 +62,23 @@ def upkeep(
     keep_from: int | None,
     *,
     barriers: Iterable[int] = (),
+    check: Callable[[LayerName], None] | None = None,
     accept: Accept | None = None,
 ) -> list[Upkeep]:
-    """Merge and pack what is due, then remove what that made superfluous; returns what was done."""
+    """Merge and pack what is due, then remove what that made superfluous; returns what was done.
+
+    `check` is called with each layer that is about to be merged, and raises if it is damaged: damage must not
+    spread.
+    """
     making: list[Upkeep] = [
         step
         for step in _plan(directory, computed, keep_from, barriers, accept)
         if not isinstance(step, Remove)
     ]
     for step in making:
+        if check is not None and not isinstance(step, Remove):
+            for name in step.inputs:
+                check(name)
         carry_out(directory, step)
     removing: list[Upkeep] = [
         step for step in _plan(directory, computed, keep_from, barriers, accept) if isinstance(step, Remove)
