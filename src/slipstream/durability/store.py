@@ -6,7 +6,8 @@
     lineage/N.jsonl       the lineage log of incarnation N
     catalog.json          sources and views: what readers need to read a view's trace
     sources/NAME/         whatever a source keeps
-    traces/...            layers
+    traces/...            layers, and the fences that say which of them count
+    replication.json      how far replicas are; checksums.jsonl and sums.jsonl: what files and rows must add up to
 
 Readers need no lock and no engine: the lineage log says how far the store is computed, and layers are
 immutable.
