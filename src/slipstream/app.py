@@ -341,6 +341,7 @@ class App:
                 sources=self._sources,
                 views=self._views,
                 placeholders=self._placeholders,
+                inputs={name: view.inputs for name, view in self.definitions.items()},
                 shards=self.shards,
                 target=self._target,
                 history=self._history,

@@ -22,9 +22,9 @@ from slipstream.durability.lineage import JSON
 from slipstream.durability.lineage import History as Past
 from slipstream.durability.store import Claim
 from slipstream.epoch import Budget, Loop, Rejects, Template, Upkeep
-from slipstream.errors import ViewChanged
 from slipstream.plan import Builder, Catalyst, Compiled, Delta, Leaf, ViewCompiler, input_delta
-from slipstream.settings import Durability, History, Limits, Settings
+from slipstream.rebuild import carry_out, plan_rebuild, with_inputs
+from slipstream.settings import Durability, History, Limits, Settings, starting
 from slipstream.sources import Source
 
 
@@ -43,6 +43,7 @@ def assemble(
     sources: Mapping[str, Source],
     views: Mapping[str, DataFrame],
     placeholders: Mapping[str, DataFrame],
+    inputs: Mapping[str, tuple[str, ...]],
     shards: int,
     target: float,
     history: History,
@@ -58,9 +59,28 @@ def assemble(
     contents = {view.name: _contents(view) for view in compiled}
     rejects = {name: _rejects(source) for name, source in used.items() if source.can_reject}
     catalog = _catalog(sources, compiled, contents, rejects)
-    _check_unchanged(claim, past, catalog)
+    known = claim.store.catalog()["views"] if past.frontier else catalog["views"]
+    asked = starting().rebuild if past.frontier else ()
+    anew = plan_rebuild(str(claim.store.root), known, catalog["views"], inputs, asked)
+    for name, view in catalog["views"].items():
+        rebuilt = claim.incarnation if name in anew.views else known.get(name, {}).get("rebuilt")
+        if rebuilt is not None:
+            view["rebuilt"] = rebuilt
+
+    def rebuild(past: Past) -> None:
+        needed = with_inputs(anew.views, inputs)
+        other = Builder(Catalyst(spark), shards, settings.hash_bits)
+        chosen = {name: frame for name, frame in views.items() if name in needed}
+        made, read = _compile(other, sources, chosen, placeholders)
+        template = Template(other, read, [terminal for view in made for terminal in view.terminals])
+        traces = {trace for name in anew.views for trace in catalog["views"][name]["traces"]}
+        read_sources = {name: sources[name] for name in read}
+        bad = {each.trace: each.schema for each in rejects.values()}
+        carry_out(spark, claim, template, read_sources, past, shards, anew, traces, bad)
 
     def loop(past: Past) -> Loop:
+        if anew.views:
+            rebuild(past)
         claim.store.write_catalog(catalog)
         traces = {trace for view in catalog["views"].values() for trace in view["traces"]}
         claim.fence(past.frontier, [claim.store.root / trace for trace in sorted(traces)])
@@ -186,23 +206,6 @@ def _catalog(
         for name, source in sources.items()
     }
     return {"sources": kinds, "views": views}
-
-
-def _check_unchanged(claim: Claim, past: Past, catalog: dict[str, Any]) -> None:
-    """State of one query is never used for another."""
-    if past.frontier == 0:
-        return
-    known = claim.store.catalog()["views"]
-    added = [name for name in catalog["views"] if name not in known]
-    changed = [
-        name
-        for name, view in catalog["views"].items()
-        if name in known
-        and (known[name]["fingerprint"], known[name]["contents"]["columns"])
-        != (view["fingerprint"], view["contents"]["columns"])
-    ]
-    if added or changed:
-        raise ViewChanged(str(claim.store.root), changed, added)
 
 
 def _budget(source: Source, target: float, limits: Limits | None) -> Budget:

@@ -342,11 +342,20 @@ class ViewCycle(SlipstreamError):
 
 
 class ViewChanged(SlipstreamError):
-    def __init__(self, store: str, changed: Iterable[str], added: Iterable[str]) -> None:
+    def __init__(
+        self,
+        store: str,
+        changed: Iterable[str],
+        added: Iterable[str],
+        readers: Iterable[str],
+        reused: Iterable[str],
+    ) -> None:
+        options = " ".join(f"--rebuild {name}" for name in sorted({*changed, *added}))
         super().__init__(
-            f"the store '{store}' was computed with other queries. Changed: {listed(changed)}; new: {listed(added)}. "
-            "State of one query is never used for another: restore the query, or run the app with a new store to "
-            "compute the views from their input."
+            f"the store '{store}' was computed with other queries. Changed: {listed(changed)}; new: {listed(added)}; "
+            f"views that read these: {listed(readers)}; unchanged, and going on: {listed(reused)}. State of one query "
+            "is never used for another: restore the query, or compute all but the unchanged from their inputs, which "
+            f"must still be there, with `slipstream run FILE.py {options}`."
         )
 
 

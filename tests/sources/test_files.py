@@ -14,6 +14,7 @@ import pyarrow.parquet
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import LongType, StructField, StructType
 
 from slipstream.clock import ManualClock
 from slipstream.errors import BadSourceOption, FileChanged, FileMissing, MissingColumn, UnreadableName
@@ -313,3 +314,29 @@ def test_a_large_file_is_split_and_small_ones_are_not(
     partitions.append(source.frame(source.cut(None).range).rdd.getNumPartitions())
     assert partitions[:2] == [2, 1]
     assert partitions[2] <= 2
+
+
+@pytest.mark.parametrize(
+    ("after_safe", "left"), [("keep", {"a", "b"}), ("delete", {"b"}), ("archive", {"b"})]
+)
+def test_files_that_are_safe_are_kept_deleted_or_archived(
+    tmp_path: Path, after_safe: Any, left: set[str]
+) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).write_text("{}")
+    source = files(
+        tmp_path, format="json", schema=StructType([StructField("k", LongType())]), after_safe=after_safe
+    )
+    for _ in range(2):  # told twice, as after a restart
+        source.forget({"files": [["a", 2, 0]]})
+    assert {path.name for path in tmp_path.iterdir() if path.is_file()} == left
+    assert (tmp_path / "_archive" / "a").exists() is (after_safe == "archive")
+
+
+def test_what_to_do_with_safe_files_is_checked(tmp_path: Path) -> None:
+    with pytest.raises(BadSourceOption) as error:
+        files(tmp_path, format="json", schema="k long", after_safe="burn")  # type: ignore[arg-type]
+    assert str(error.value) == (
+        "A source cannot be made: after_safe='burn' is not one of 'archive', 'delete', 'keep'. "
+        "To do: choose one of these."
+    )

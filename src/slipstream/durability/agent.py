@@ -33,6 +33,7 @@ import pyarrow as pa
 from slipstream.durability import checksum
 from slipstream.durability.board import Board, Word
 from slipstream.durability.follower import Follower, Origin
+from slipstream.durability.identity import summed
 from slipstream.durability.pack import sha256
 from slipstream.durability.persist import Checksums, Persister, read_checksums
 from slipstream.durability.replica import shown
@@ -162,7 +163,7 @@ def _note_sums(charge: Charge, words: queue.SimpleQueue[Word], board: Board) -> 
             catalog = json.loads((root / "catalog.json").read_text())
             # A store that was run without replicas may have no log that far back: it is never checked.
             with suppress(HistoryForgotten, MissingLayer):
-                checksum.record(root, checksum.view_traces(catalog), since, word.computed)
+                checksum.record(root, summed(catalog), since, word.computed)
             since = word.computed
         board.tell(word)
 

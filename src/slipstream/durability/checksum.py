@@ -6,16 +6,15 @@ compared with what a store or a replica holds much later, it proves that nothing
 
 A bag's rows bring their hash with them (`r`). The rows of a keyed trace are hashed here, from their columns; an update
 of one is its old version taken away and its new one added. The agent does this, before it merges: `sums.jsonl` has a
-line an epoch, {"epoch": 7, "sums": {TRACE: "1f..."}}.
+line an epoch, {"epoch": 7, "sums": {KEY: "1f..."}}, by the keys of `identity.summed`.
 """
 
 from __future__ import annotations
 
 import json
-from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,18 +22,13 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from slipstream.errors import MissingLayer
-from slipstream.trace import Span, TraceReader, list_layers
+from slipstream.trace import Span, TraceReader
 from slipstream.trace.rows import column, integers, is_bag
 
 FILE = "sums.jsonl"
 Words = npt.NDArray[np.uint64]
 
 _MIX = np.uint64(0x9E3779B97F4A7C15)
-
-
-def view_traces(catalog: Mapping[str, Any]) -> list[str]:
-    """The traces that views are read from."""
-    return sorted({view["contents"]["trace"] for view in catalog["views"].values()})
 
 
 def epoch_sums(directory: Path, since: int, until: int) -> dict[int, int]:
@@ -85,12 +79,12 @@ def row_hashes(table: pa.Table) -> Words:
     return hashes
 
 
-def record(root: Path, traces: Iterable[str], since: int, until: int) -> None:
+def record(root: Path, traces: Mapping[str, str], since: int, until: int) -> None:
     """Note the checksums of the epochs after `since` up to `until`."""
     by_epoch: dict[int, dict[str, str]] = {epoch: {} for epoch in range(since + 1, until + 1)}
-    for trace in traces:
+    for key, trace in traces.items():
         for epoch, total in epoch_sums(root / trace, since, until).items():
-            by_epoch[epoch][trace] = f"{total:x}"
+            by_epoch[epoch][key] = f"{total:x}"
     with (root / FILE).open("a") as file:
         file.write(
             "".join(json.dumps({"epoch": epoch, "sums": sums}) + "\n" for epoch, sums in by_epoch.items())
@@ -143,24 +137,19 @@ def noted(root: Path) -> int:
     return last
 
 
-def mismatches(root: Path, sums: Mapping[int, Mapping[str, int]], epoch: int) -> list[str]:
+def mismatches(
+    root: Path, sums: Mapping[int, Mapping[str, int]], epoch: int, traces: Mapping[str, str]
+) -> list[str]:
     """The traces whose contents as of an epoch do not add up to what was noted, of those that were noted throughout."""
-    totals: dict[str, int] = defaultdict(int)
-    counts: dict[str, int] = defaultdict(int)
-    for each in range(1, epoch + 1):
-        for trace, total in sums.get(each, {}).items():
-            totals[trace] += total
-            counts[trace] += 1
+    noted_sums = [sums.get(each, {}) for each in range(1, epoch + 1)]
     wrong = []
-    for trace in sorted(totals):
-        if counts[trace] != epoch or not list_layers(root / trace):
-            continue
-        try:
-            if state_sum(root / trace, epoch) != totals[trace] % (1 << 64):
-                wrong.append(trace)
-        except MissingLayer:
-            continue
-    return wrong
+    for key, trace in traces.items():
+        if epoch and all(key in each for each in noted_sums):
+            total = sum(each[key] for each in noted_sums) % (1 << 64)
+            with suppress(MissingLayer):
+                if state_sum(root / trace, epoch) != total:
+                    wrong.append(trace)
+    return sorted(wrong)
 
 
 def _sums(words: Words, firsts: npt.NDArray[np.int64]) -> Words:

@@ -20,11 +20,11 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from slipstream.crashing import crash_point, crash_points
 from slipstream.durability.board import Board, Progress, Word
 from slipstream.durability.checksum import SumsTail
+from slipstream.durability.identity import identities
 from slipstream.durability.inbox import fetch_layers, fetch_object, newest_manifest
 from slipstream.durability.lineage import LineageTail
 from slipstream.durability.manifest import ClaimName, Kept, Manifest, Segment, Stored
@@ -142,7 +142,7 @@ class _Joined:
         self._claim()
         found = newest_manifest(replica)
         if found is None:
-            found = Manifest(origin.app, origin.incarnation, 0, 0, 0.0, "", {}, {}, {}, ())
+            found = Manifest(origin.app, origin.incarnation, 0, 0, 0.0, "", {}, {}, {}, {}, ())
         self.manifest = found
         self._commits: deque[Manifest] = deque([found] if found.sequence else [], maxlen=COMMITS_KEPT)
         self._tail, self._sums = LineageTail(origin.root, origin.incarnation), SumsTail(origin.root)
@@ -157,11 +157,12 @@ class _Joined:
         first = manifest.epoch + 1
         logged = manifest.lineage[-1].hi if manifest.lineage else 0
         catalog = json.loads((self._origin.root / "catalog.json").read_text())
-        traces = traces_of(catalog)
-        layers = {trace: manifest.layers.get(trace, ()) for trace in traces}
+        traces = identities(catalog)
+        known = [trace for trace in traces if manifest.identities.get(trace) == traces[trace]]
+        layers = {trace: manifest.layers[trace] if trace in known else () for trace in traces}
         held: list[Held] = []
         for trace in traces:
-            since = manifest.epoch if trace in manifest.layers else None
+            since = manifest.epoch if trace in known else None
             kept = word.keep_from if trace in word.histories else None
             chosen, whole = self._open(trace, since, word.computed, kept)
             held += chosen
@@ -187,6 +188,7 @@ class _Joined:
                 objects=_with(manifest.objects, [*objects, self._catalog]),
                 layers={trace: (*kept, *placed.get(trace, ())) for trace, kept in layers.items()},
                 schemas=schemas,
+                identities=traces,
                 lineage=segments,
             )
         )
@@ -325,12 +327,6 @@ class _Joined:
             self._tail = LineageTail(self._origin.root, self._origin.incarnation)
             self._sums = SumsTail(self._origin.root)
             self.incomplete = True
-
-
-def traces_of(catalog: Mapping[str, Any]) -> list[str]:
-    """The traces that the views of a catalog keep."""
-    views = catalog["views"].values()
-    return sorted({trace for view in views for trace in (view["contents"]["trace"], *view["traces"])})
 
 
 def _with(objects: Mapping[str, Stored], more: Iterable[Stored]) -> dict[str, Stored]:

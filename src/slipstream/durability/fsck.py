@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from slipstream.durability.checksum import mismatches, read_sums
+from slipstream.durability.identity import summed
 from slipstream.durability.inbox import fetch_object, manifests
 from slipstream.durability.manifest import Manifest
 from slipstream.durability.pack import sha256
@@ -135,7 +136,8 @@ def _checked(root: Path, local: Local, findings: list[Finding], healed: tuple[st
             whole = False
             findings.append(Finding(trace, str(gap).partition(". ")[0]))
     if whole and not findings:
-        for trace in mismatches(root, read_sums(root), local.frontier):
+        traces = summed(Store(root).catalog())
+        for trace in mismatches(root, read_sums(root), local.frontier, traces):
             whole = False
             findings.append(Finding(trace, "its rows do not add up to the epoch checksums"))
     return Checked(

@@ -77,6 +77,7 @@ class Manifest:
     objects: Mapping[str, Stored]
     layers: Mapping[str, tuple[Kept, ...]]
     schemas: Mapping[str, str]
+    identities: Mapping[str, str]
     lineage: tuple[Segment, ...]
 
     @property
@@ -117,6 +118,7 @@ class Manifest:
                     for trace, layers in self.layers.items()
                 },
                 "schemas": dict(self.schemas),
+                "identities": dict(self.identities),
                 "lineage": [[each.lo, each.hi, each.object] for each in self.lineage],
             },
             separators=(",", ":"),
@@ -141,6 +143,7 @@ class Manifest:
             {each[0]: Stored(*each) for each in said["objects"]},
             layers,
             said["schemas"],
+            said["identities"],
             tuple(Segment(*each) for each in said["lineage"]),
         )
 

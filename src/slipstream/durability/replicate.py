@@ -167,8 +167,9 @@ def without(manifest: Manifest, lost: Collection[str]) -> Manifest:
         for trace, kept in manifest.layers.items()
         if not any(each.object in lost for each in kept)
     }
+    identities = {trace: identity for trace, identity in manifest.identities.items() if trace in layers}
     lineage = () if any(each.object in lost for each in manifest.lineage) else manifest.lineage
-    return replace(manifest, layers=layers, lineage=lineage)
+    return replace(manifest, layers=layers, identities=identities, lineage=lineage)
 
 
 def _incarnation(name: str) -> int:

@@ -17,7 +17,7 @@ from slipstream.crashing import crash_point, crash_points
 from slipstream.durability.board import read_replication
 from slipstream.durability.checksum import FILE as SUMS
 from slipstream.durability.checksum import mismatches, parse_sums
-from slipstream.durability.follower import traces_of
+from slipstream.durability.identity import summed, traces_of
 from slipstream.durability.inbox import fetch_layers, fetch_lineage, fetch_object, newest_manifest
 from slipstream.durability.lineage import computed_frontier
 from slipstream.durability.manifest import ClaimName, CommitName, Kept, Manifest
@@ -195,7 +195,7 @@ def restore(root: Path, replica: Replica, manifest: Manifest) -> None:
     (root / "incarnations" / str(_last_incarnation(replica, manifest))).touch()
     (root / "format.json").write_text(json.dumps({"format": FORMAT, "app": manifest.app}))
     shutil.rmtree(root / ".spool", ignore_errors=True)
-    wrong = mismatches(root, parse_sums("".join(sums)), manifest.epoch)
+    wrong = mismatches(root, parse_sums("".join(sums)), manifest.epoch, summed(json.loads(catalog)))
     if wrong:
         raise ChecksumMismatch(shown(replica.url), manifest.epoch, wrong)
     crash_point("restore.before_done")

@@ -2,7 +2,7 @@
 
 from slipstream.trace.cover import Piece, cover, history_reach, tile
 from slipstream.trace.layer import Layer, list_all, list_layers, open_layer, write_layer
-from slipstream.trace.merge import carry_out, layer_stats, merge_flat, pack_log, upkeep
+from slipstream.trace.merge import as_flat, carry_out, layer_stats, merge_flat, pack_log, upkeep
 from slipstream.trace.naming import PLACES, Fence, LayerName, Span, places, shard_span
 from slipstream.trace.policy import LayerStat, Merge, Pack, Remove, Upkeep, plan_upkeep
 from slipstream.trace.reader import TraceReader, TraceStats
@@ -26,6 +26,7 @@ __all__ = [
     "TraceStats",
     "TraceWriter",
     "Upkeep",
+    "as_flat",
     "carry_out",
     "collapse_keyed",
     "consolidate",

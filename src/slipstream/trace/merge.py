@@ -12,13 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 
 from slipstream.trace import rows as _rows
 from slipstream.trace.cover import Piece, tile
-from slipstream.trace.layer import Accept, list_layers, open_layer, write_layer
+from slipstream.trace.layer import Accept, list_layers, open_layer, table_batches, write_layer
 from slipstream.trace.naming import LayerName
 from slipstream.trace.policy import LayerStat, Merge, Pack, Remove, Upkeep, plan_upkeep
 from slipstream.trace.scan import OpenPiece, chunk_rows, chunks, gather
@@ -37,6 +38,17 @@ def merge_flat(directory: Path, inputs: Sequence[LayerName], output: LayerName) 
         return _rows.collapse_keyed(table, keep_tombstones=output.lo > 1)
 
     return _merge(directory, inputs, output, collapse, whole=True)
+
+
+def as_flat(directory: Path, name: LayerName, to: Path, hi: int) -> int:
+    """Write what a layer of epoch 1 holds as everything up to epoch `hi`, in another trace; its size in bytes."""
+    layer = open_layer(directory, name)
+    table = pa.Table.from_batches([part.batch for part in layer.parts], layer.schema).combine_chunks()
+    bag = _rows.is_bag(layer.schema)
+    table = _rows.consolidate(table) if bag else _rows.collapse_keyed(table, keep_tombstones=False)
+    to.mkdir(parents=True, exist_ok=True)
+    output = replace(name, lo=1, hi=hi, kind="log" if hi == 1 else "flat")
+    return write_layer(to, output, layer.schema, table_batches(table))
 
 
 def pack_log(directory: Path, inputs: Sequence[LayerName], output: LayerName) -> int:

@@ -1,0 +1,102 @@
+"""Changed views: what is rebuilt, with whom, and that everything equals batch Spark afterwards."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+import slipstream as sl
+from slipstream.durability.fsck import check_replica, check_store
+from slipstream.errors import UnknownView, ViewChanged
+from slipstream.rebuild import Rebuild, plan_rebuild, with_inputs
+from slipstream.settings import Starting, starting_with
+from slipstream.testing.oracle import assert_equal, recompute
+from slipstream.testing.pretend import eventually
+
+
+def entry(fingerprint: str) -> dict[str, Any]:
+    return {"fingerprint": fingerprint, "contents": {"columns": []}}
+
+
+KNOWN = {"a": entry("1"), "b": entry("1"), "c": entry("1")}
+READS = {"a": ("t",), "b": ("a",), "c": ("t",), "d": ("b", "c")}
+
+
+def test_what_reads_a_changed_view_is_rebuilt_with_it() -> None:
+    declared = {**KNOWN, "a": entry("2"), "d": entry("1")}
+    assert plan_rebuild("s", KNOWN, declared, READS, ("a", "d")) == Rebuild(("a", "b", "d"), ("c",))
+    assert plan_rebuild("s", KNOWN, KNOWN, READS, ()) == Rebuild((), ("a", "b", "c"))
+    assert plan_rebuild("s", KNOWN, KNOWN, READS, ("c",)) == Rebuild(("c",), ("a", "b"))
+    assert with_inputs(["d"], READS) == {"a", "b", "c", "d"}
+
+
+def test_what_was_not_asked_for_is_an_error_that_says_what_to_do() -> None:
+    with pytest.raises(ViewChanged) as error:
+        plan_rebuild("s", KNOWN, {**KNOWN, "a": entry("2"), "d": entry("1")}, READS, ("d",))
+    assert str(error.value) == (
+        "the store 's' was computed with other queries. Changed: 'a'; new: 'd'; views that read these: 'b'; unchanged, "
+        "and going on: 'c'. State of one query is never used for another: restore the query, or compute all but the "
+        "unchanged from their inputs, which must still be there, with `slipstream run FILE.py --rebuild a --rebuild d`."
+    )
+    with pytest.raises(UnknownView, match="there is no view named 'x'"):
+        plan_rebuild("s", KNOWN, KNOWN, READS, ("x",))
+
+
+@pytest.mark.spark
+def test_a_changed_view_is_rebuilt_and_the_others_go_on(spark: SparkSession, tmp_path: Path) -> None:
+    first = {
+        "sums": "SELECT k, sum(v) s FROM t GROUP BY k",
+        "large": "SELECT * FROM sums WHERE s > 10",
+        "top": "SELECT k, v FROM t ORDER BY v DESC, k LIMIT 3",
+    }
+    second = {
+        **first,
+        "sums": "SELECT k, sum(v) + count(*) s FROM t GROUP BY k",
+        "joined": "SELECT t.k, t.v, u.w FROM t JOIN u ON t.k = u.k",
+    }
+    url, files = f"file://{tmp_path}/replica", {"t": "k long, v long", "u": "k long, w long"}
+    written = 0
+
+    def more() -> None:
+        nonlocal written
+        written += 1
+        for name, column in (("t", "v"), ("u", "w")):
+            (tmp_path / name).mkdir(exist_ok=True)
+            text = "\n".join(json.dumps({"k": i % 4, column: written + i}) for i in range(8))
+            (tmp_path / name / f"{written}.json").write_text(text)
+
+    def opened(views: dict[str, str]) -> sl.App:
+        app = sl.App("shop", store=tmp_path / "store", spark=spark, shards=2, replicas=[url])
+        for name, schema in files.items():
+            app.source(name, sl.files(tmp_path / name, format="json", schema=schema, settle=0))
+        for name, query in views.items():
+            app.view(name, query)
+        return app
+
+    def check(app: sl.App, views: dict[str, str]) -> None:
+        inputs = {name: spark.read.schema(files[name]).json(str(tmp_path / name)) for name in files}
+        for view in views:
+            assert_equal(app.read(view), recompute(app, view, inputs), view)
+
+    with opened(first) as app:
+        for _ in range(3):
+            more()
+            app.run(until="caught_up")
+        check(app, first)
+        assert eventually(lambda: app.frontiers().safe == app.epoch)
+        before = app.epoch
+    with starting_with(Starting(rebuild=("sums", "joined"))), opened(second) as app:
+        app.run(until="caught_up")
+        check(app, second)
+        more()
+        app.run(until="caught_up")
+        check(app, second)
+        assert app.read("top", as_of=1).count() == 3, "what was not rebuilt has its history"
+        assert app.epoch > before
+        assert eventually(lambda: app.frontiers().safe == app.epoch)
+    assert check_store(tmp_path / "store").findings == ()
+    assert check_replica(url).findings == ()
