@@ -31,7 +31,7 @@ from slipstream.durability.timetravel import resolve_epoch
 from slipstream.durations import seconds
 from slipstream.epoch import EpochReport, Loop, Summary
 from slipstream.errors import SessionWarning, UnknownView
-from slipstream.observe import Backlog
+from slipstream.observe import Backlog, notes
 from slipstream.plan import Catalyst, check_deterministic, check_plan
 from slipstream.session import check_session, epoch_session, start_session
 from slipstream.settings import History, Settings
@@ -276,9 +276,17 @@ class App:
         frames = {name: self._load(views[name.lower()], epoch) for name in mentioned}
         return self._with_names(frames, text)
 
-    def explain(self, view: str | None = None) -> str:
-        """How views are maintained: their operators, what each costs, what each keeps."""
-        return "\n\n".join(f"{name}\n{step.render(1)}" for name, step in self.steps(view).items())
+    def explain(self, view: str | None = None, stats: bool = False) -> str:
+        """How views are maintained: their operators, what each costs, what each keeps.
+
+        With `stats` also what each did in the last epoch: rows in and out, time, and the state that it keeps now.
+        """
+        steps = self.steps(view)
+        note = None
+        if stats:
+            loop = self._ready()
+            note = notes(self._claim.store.root, loop.frontier, loop.measured())
+        return "\n\n".join(f"{name}\n{step.render(1, note)}" for name, step in steps.items())
 
     def steps(self, view: str | None = None) -> dict[str, Step]:
         """What `explain` tells, as data: the last operator of each view, or of one, and what feeds it."""

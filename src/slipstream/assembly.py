@@ -23,7 +23,7 @@ from slipstream.durability.lineage import History as Past
 from slipstream.durability.store import Claim
 from slipstream.epoch import Budget, Loop, Rejects, Template, Upkeep
 from slipstream.errors import ViewChanged
-from slipstream.plan import Builder, Catalyst, Compiled, Delta, Leaf, ViewCompiler, input_delta
+from slipstream.plan import Builder, Catalyst, Commons, Compiled, Delta, Leaf, ViewCompiler, input_delta
 from slipstream.settings import History, Limits, Settings
 from slipstream.sources import Source
 
@@ -96,6 +96,9 @@ def _compile(
             identity = catalyst.leaf_id(node)
             if identity in names:
                 readers[names[identity]] += 1
+    commons = Commons(catalyst, names)
+    for name, frame in views.items():
+        commons.count(catalyst.optimised(frame), readers[name])
     inputs: dict[int, Delta] = {}
     leaves: dict[str, Leaf] = {}
     for name, source in sources.items():
@@ -115,7 +118,7 @@ def _compile(
             inputs[catalyst.leaf_of(placeholders[name])] = delta
     compiled = []
     for name, frame in views.items():
-        view = ViewCompiler(build, name, inputs, names).compile(frame, readers[name])
+        view = ViewCompiler(build, name, inputs, commons).compile(frame, readers[name])
         compiled.append(view)
         if view.delta is not None:
             inputs[catalyst.leaf_of(placeholders[name])] = replace(view.delta, step=Step("View", name))

@@ -38,6 +38,11 @@ class Join:
     input: pa.Schema
     combine: Combine | None = None
 
+    @property
+    def __name__(self) -> str:
+        """Its name in Spark's plan, by which its metrics are found: the trace that is its own."""
+        return self.traces[0]
+
     def output(self) -> pa.Schema:
         """h, keys, left values, right values, diff; or what `combine` makes of them."""
         return self._pair_schema() if self.combine is None else self.combine.output(self._pair_schema())

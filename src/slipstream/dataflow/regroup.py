@@ -35,6 +35,11 @@ class Regroup:
     traces: tuple[str, ...]
     input: pa.Schema
 
+    @property
+    def __name__(self) -> str:
+        """Its name in Spark's plan, by which its metrics are found: the trace that is its own."""
+        return self.traces[0]
+
     def output(self) -> pa.Schema:
         """tag (which input), side (-1 before, 1 after), keys, values of the first input, values of the
         second.

@@ -102,6 +102,10 @@ class Loop:
         """The last computed epoch."""
         return self._frontier
 
+    def measured(self) -> dict[str, dict[str, int]]:
+        """What was measured of each operator in the last epoch of this process, by the operator's own trace."""
+        return self._template.measured()
+
     def run(self, until: str | int | None) -> Summary:
         """Run epochs: until there is no new input, up to an epoch, or until stopped."""
         self._stopping.clear()

@@ -42,6 +42,11 @@ class Template:
         self._leaves = leaves
         self._plan = build.catalyst.union(list(terminals))
         self._bound: dict[str, tuple[int, Any]] = {}
+        self._last: DataFrame | None = None
+
+    def measured(self) -> dict[str, dict[str, int]]:
+        """What Spark measured of each operator in the last epoch, by the operator's own trace."""
+        return {} if self._last is None else self._catalyst.stage_metrics(self._last)
 
     def run(self, spark: SparkSession, frames: Mapping[str, DataFrame], sent: EpochProperty) -> Outcome:
         """Run one epoch over these inputs. Must be called from one thread only."""
@@ -66,6 +71,7 @@ class Template:
         finally:
             for each in kept:
                 each.unpersist()
+        self._last = frame
         observed = catalyst.observed(frame)
         rows = {name: seen[0] for name, seen in observed.items()}
         bad = {name: seen[1] for name, seen in observed.items() if seen[1]}

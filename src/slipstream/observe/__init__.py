@@ -2,6 +2,7 @@
 
 from slipstream.epoch.report import EpochReport, Summary
 from slipstream.observe.consumed import Consumed
+from slipstream.observe.measured import notes
 from slipstream.observe.progress import Backlog, Progress
 from slipstream.observe.status import EpochStatus, SourceStatus, Status, ViewStatus, read_status
 
@@ -15,5 +16,6 @@ __all__ = [
     "Status",
     "Summary",
     "ViewStatus",
+    "notes",
     "read_status",
 ]

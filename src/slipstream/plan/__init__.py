@@ -5,10 +5,12 @@ from slipstream.plan.compile import Compiled, ViewCompiler
 from slipstream.plan.delta import Builder, Delta, Leaf
 from slipstream.plan.inputs import input_delta
 from slipstream.plan.refuse import check_deterministic, check_plan
+from slipstream.plan.sharing import Commons
 
 __all__ = [
     "Builder",
     "Catalyst",
+    "Commons",
     "Compiled",
     "Delta",
     "Leaf",

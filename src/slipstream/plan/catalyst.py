@@ -331,6 +331,43 @@ class Catalyst:
         rows = frame._jdf.collectAsList()
         return [row.getString(0) for row in rows]
 
+    def stage_metrics(self, frame: DataFrame) -> dict[str, dict[str, int]]:
+        """What Spark measured of each Python stage of a frame that has run, by the name of its function.
+
+        rows_in: rows shuffled to it (absent where it follows another stage without a shuffle), rows_out, bytes_in, and
+        milliseconds, over all tasks.
+        """
+        found: dict[str, dict[str, int]] = {}
+        waiting = [frame._jdf.queryExecution().executedPlan()]
+        while waiting:
+            node = waiting.pop()
+            kind = self.kind(node)
+            if kind == "InMemoryTableScanExec":
+                waiting.append(node.relation().cachedPlan())
+            elif kind == "MapInArrowExec":
+                metrics = node.metrics()
+                figures = {
+                    "rows_out": metrics.apply("pythonNumRowsReceived").value(),
+                    "bytes_in": metrics.apply("pythonDataSent").value(),
+                    "milliseconds": metrics.apply("pythonTotalTime").value(),
+                }
+                shuffled = self._exchange_below(node)
+                if shuffled is not None:
+                    figures["rows_in"] = shuffled.metrics().apply("shuffleRecordsWritten").value()
+                found[node.func().name()] = figures
+            waiting += self.children(node)
+        return found
+
+    def _exchange_below(self, node: Node) -> Node | None:
+        """The shuffle that feeds a Python stage, if there is one before the next Python stage."""
+        node = self.children(node)[0]
+        while self.kind(node) not in ("ShuffleExchangeExec", "MapInArrowExec"):
+            below = self.children(node)
+            if len(below) != 1:
+                return None
+            node = below[0]
+        return node if self.kind(node) == "ShuffleExchangeExec" else None
+
     def observed(self, frame: DataFrame) -> dict[str, tuple[int, ...]]:
         """The metrics that a frame's run observed, by name."""
         seen = frame._jdf.queryExecution().observedMetrics()

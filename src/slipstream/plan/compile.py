@@ -24,6 +24,7 @@ from slipstream.plan.aggregate import Direct
 from slipstream.plan.catalyst import Node
 from slipstream.plan.delta import Builder, Delta
 from slipstream.plan.refuse import sort_below
+from slipstream.plan.sharing import STATEFUL, Common, Commons, readable_root
 from slipstream.plan.stages import stage
 
 
@@ -45,27 +46,23 @@ class Compiled:
 class ViewCompiler:
     """Compiles one view, over the changes of its inputs."""
 
-    def __init__(
-        self, build: Builder, view: str, inputs: Mapping[int, Delta], names: Mapping[int, str]
-    ) -> None:
+    def __init__(self, build: Builder, view: str, inputs: Mapping[int, Delta], commons: Commons) -> None:
         self._build = build
         self._catalyst = build.catalyst
         self._view = view
         self._inputs = inputs
-        self._names = names
+        self._commons = commons
         self._count = 0
 
     def compile(self, frame: DataFrame, readers: int) -> Compiled:
         """The view's plans. `readers`: how many times other views take its change as their input."""
         plan = self._catalyst.optimised(frame)
         order, fingerprint = self._order(plan), self._fingerprint(plan)
-        direct = self._direct(plan, emits=readers > 0)
-        if direct is not None:
-            delta, how = direct
-            terminals = () if readers else (delta.plan,)
-            kept = None if not readers else delta if readers == 1 else self._shared(plan, delta)
+        root = readable_root(self._catalyst, plan)
+        if root is not None:
+            step, terminals, delta, direct = self._direct(root, readers)
             return Compiled(
-                self._view, frame.schema, delta.step, terminals, kept, how, None, order, fingerprint
+                self._view, frame.schema, step, terminals, delta, direct, None, order, fingerprint
             )
         delta = self._delta(plan)
         if readers:
@@ -80,26 +77,50 @@ class ViewCompiler:
         shared = self._build.share(self._catalyst.project(attributes, delta.plan))
         return replace(delta, plan=shared)
 
-    def _direct(self, plan: Node, emits: bool) -> tuple[Delta, Direct] | None:
-        """An aggregation at the root whose output can be read from its totals."""
+    def _direct(self, root: Node, readers: int) -> tuple[Step, tuple[Node, ...], Delta | None, Direct | None]:
+        """A view that is read from the totals of the aggregation at its root."""
+        common = self._commons.find(root)
+        if common is not None and common.taken:
+            delta = self._common(root, common)
+            return delta.step, (), delta if readers else None, common.direct
+        if common is not None and common.direct is not None:
+            return self._taken_over(common), (), None, common.direct
+        delta, direct = self._accumulate(root, emits=readers > 0)
+        if common is not None:
+            common.view, common.delta, common.direct = self._view, delta, direct
+        if not readers:
+            return delta.step, (delta.plan,), None, direct
+        return delta.step, (), delta if readers == 1 else self._shared(root, delta), direct
+
+    def _common(self, node: Node, common: Common) -> Delta:
+        """The change of a node that is used in several places, under this one's attributes."""
         catalyst = self._catalyst
-        while catalyst.kind(plan) == "Sort":
-            plan = catalyst.children(plan)[0]
-        if catalyst.kind(plan) != "Aggregate" or not aggregate.accumulates(catalyst, plan):
-            return None
-        if not aggregate.reads_directly(catalyst, plan):
-            return None
-        delta, how = self._accumulate(plan, emits)
-        assert how is not None
-        return delta, how
+        if common.delta is None:
+            made, common.direct = self._stateful(node)
+            common.view, common.delta = self._view, self._shared(node, made)
+            step = made.step
+        else:
+            step = self._taken_over(common)
+        delta = common.delta
+        given = catalyst.output(delta.plan)
+        extras = [catalyst.alias(each, each.name()) for each in given[len(catalyst.output(node)) :]]
+        renamed = [catalyst.renamed(a, b) for a, b in zip(given, catalyst.output(node), strict=False)]
+        plan = catalyst.project([*renamed, *extras], delta.plan)
+        new = [catalyst.attribute(each) for each in extras]
+        return replace(delta, plan=plan, diff=new[0], route=new[1] if len(new) > 1 else None, step=step)
+
+    def _taken_over(self, common: Common) -> Step:
+        assert common.delta is not None
+        step = common.delta.step
+        return Step("Shared", f"{step.detail}, of {common.view}", (), step.traces)
 
     def _accumulate(self, node: Node, emits: bool) -> tuple[Delta, Direct | None]:
         """An aggregation of sums, added up by the join below it where that can be done."""
         catalyst, build = self._catalyst, self._build
         over = combine.folded(catalyst, node)
         sums = aggregate.sums_of(build, over)
-        if combine.can_combine(catalyst, over, sums):
-            join_node = catalyst.children(over)[0]
+        join_node = catalyst.children(over)[0]
+        if combine.can_combine(catalyst, over, sums) and self._commons.find(join_node) is None:
             left, right, sides = self._join_inputs(join_node)
             joined = combine.combine(build, join_node, sums, left, right, self._view, sides)
             feed = aggregate.combined_feed(build, sums, joined.plan, joined.step)
@@ -109,18 +130,28 @@ class ViewCompiler:
         traces = [self._trace("accumulate"), *(self._trace("extreme") for _ in sums.extremes)]
         return aggregate.accumulate(build, over, sums, feed, self._view, traces, emits)
 
+    def _stateful(self, node: Node) -> tuple[Delta, Direct | None]:
+        """A node that keeps state, and how it can be read directly, if it can."""
+        kind = self._catalyst.kind(node)
+        if kind == "Aggregate":
+            return self._aggregate(node)
+        if kind == "Join":
+            return self._join(node), None
+        if kind == "Window":
+            return self._window(node), None
+        return self._limit(node), None
+
     def _delta(self, node: Node) -> Delta:
         catalyst, build = self._catalyst, self._build
+        common = self._commons.find(node)
+        if common is not None:
+            return self._common(node, common)
         leaf = catalyst.leaf_id(node)
         if leaf is not None and leaf in self._inputs:
             return self._input(node, leaf)
         kind = catalyst.kind(node)
-        if kind in ("GlobalLimit", "LocalLimit"):
-            return self._limit(node)
-        if kind == "Join":
-            return self._join(node)
-        if kind == "Aggregate":
-            return self._aggregate(node)
+        if kind in STATEFUL:
+            return self._stateful(node)[0]
         children = [self._delta(child) for child in catalyst.children(node)]
         if kind == "Union":
             return linear.union(build, node, children)
@@ -133,8 +164,6 @@ class ViewCompiler:
             return linear.project(build, node, child)
         if kind == "Expand":
             return linear.expand(build, node, child)
-        if kind == "Window":
-            return regroup.window(build, node, child, self._view, self._trace("regroup"))
         raise AssertionError(f"refuse.check_plan lets no {kind} through")
 
     def _input(self, leaf: Node, identity: int) -> Delta:
@@ -147,11 +176,15 @@ class ViewCompiler:
         new = [catalyst.attribute(each) for each in extras]
         return replace(delta, plan=plan, diff=new[0], route=new[1] if len(new) > 1 else None)
 
-    def _aggregate(self, node: Node) -> Delta:
+    def _aggregate(self, node: Node) -> tuple[Delta, Direct | None]:
         if aggregate.accumulates(self._catalyst, node):
-            return self._accumulate(node, emits=True)[0]
+            return self._accumulate(node, emits=True)
         child = self._delta(self._catalyst.children(node)[0])
-        return regroup.aggregate(self._build, node, child, self._view, self._trace("regroup"))
+        return regroup.aggregate(self._build, node, child, self._view, self._trace("regroup")), None
+
+    def _window(self, node: Node) -> Delta:
+        child = self._delta(self._catalyst.children(node)[0])
+        return regroup.window(self._build, node, child, self._view, self._trace("regroup"))
 
     def _join(self, node: Node) -> Delta:
         left, right, traces = self._join_inputs(node)
@@ -222,8 +255,8 @@ class ViewCompiler:
         text = self._catalyst.text(plan)
         for node in self._catalyst.nodes(plan):
             leaf = self._catalyst.leaf_id(node)
-            if leaf is not None and leaf in self._names:
-                text += f"\n{self._names[leaf]}"
+            if leaf is not None and leaf in self._commons.names:
+                text += f"\n{self._commons.names[leaf]}"
         numbers: dict[str, str] = {}
         text = re.sub(r"#(\d+)L?", lambda m: numbers.setdefault(m.group(1), f"#{len(numbers)}"), text)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
