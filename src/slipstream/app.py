@@ -10,10 +10,11 @@ from __future__ import annotations
 import threading
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Any, overload
+from typing import Any, get_args, overload
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -24,15 +25,15 @@ from slipstream.clock import Clock, SystemClock
 from slipstream.dataflow.contents import Contents, Reading
 from slipstream.dataflow.graph import Step
 from slipstream.datasource import SlipstreamSource
-from slipstream.definitions import Names, Query, ViewDefinition, check_complete, inputs_of
+from slipstream.definitions import Maintain, Names, Query, ViewDefinition, check_complete, inputs_of
 from slipstream.durability.lineage import computed_frontier, read_history
 from slipstream.durability.store import Store
 from slipstream.durability.timetravel import resolve_epoch
 from slipstream.durations import seconds
 from slipstream.epoch import EpochReport, Loop, Summary
-from slipstream.errors import SessionWarning, UnknownView
+from slipstream.errors import BadViewOption, SessionWarning, UnknownView
 from slipstream.observe import Backlog, notes
-from slipstream.plan import Catalyst, check_deterministic, check_plan
+from slipstream.plan import Catalyst, check_deterministic, check_plan, check_recomputed, maintainable
 from slipstream.session import check_session, epoch_session, start_session
 from slipstream.settings import History, Settings
 from slipstream.sources import SESSION_SETTINGS, Source
@@ -102,22 +103,37 @@ class App:
         return self._define(name, source.row_schema)
 
     @overload
-    def view(self, name: Query, /) -> DataFrame: ...
+    def view(self, name: Query, /, *, maintain: Maintain = ...) -> DataFrame: ...
     @overload
-    def view(self, name: str, query: str | Query, /) -> DataFrame | None: ...
+    def view(self, name: str, query: str | Query, /, *, maintain: Maintain = ...) -> DataFrame | None: ...
+    @overload
+    def view(self, /, *, maintain: Maintain) -> Callable[[Query], DataFrame | None]: ...
 
-    def view(self, name: str | Query, query: str | Query | None = None, /) -> DataFrame | None:
+    def view(
+        self,
+        name: str | Query | None = None,
+        query: str | Query | None = None,
+        /,
+        *,
+        maintain: Maintain = "incremental",
+    ) -> DataFrame | Callable[[Query], DataFrame | None] | None:
         """Declare a view: a function whose parameters name its inputs (as a decorator, or with a name), or
         SQL text.
 
-        Returns a DataFrame that stands for the view in queries, or None while an input is not declared yet.
+        With `maintain="recompute"` every epoch computes the query anew, over all of its input: for what cannot be
+        maintained by its changes. Returns a DataFrame that stands for the view in queries, or None while an
+        input is not declared yet; without a query, a decorator.
         """
+        if maintain not in get_args(Maintain):
+            raise BadViewOption(f"maintain={maintain!r}", [repr(each) for each in get_args(Maintain)])
+        if name is None and query is None:
+            return lambda function: self.view(function, maintain=maintain)
         if callable(name):
-            definition = ViewDefinition(name.__name__, inputs_of(name), name)
-        elif isinstance(query, str):
-            definition = self._from_sql(name, query)
-        elif callable(query):
-            definition = ViewDefinition(name, inputs_of(query), query)
+            definition = ViewDefinition(name.__name__, inputs_of(name), name, maintain)
+        elif isinstance(name, str) and isinstance(query, str):
+            definition = replace(self._from_sql(name, query), maintain=maintain)
+        elif isinstance(name, str) and callable(query):
+            definition = ViewDefinition(name, inputs_of(query), query, maintain)
         else:
             raise TypeError("app.view takes a function, or a name and a function or SQL text")
         self._names.take(definition.name, "view")
@@ -162,7 +178,9 @@ class App:
                 frame = view.query(*[self._placeholders[name] for name in view.inputs])
                 check_deterministic(self._catalyst, view.name, self._catalyst.analysed(frame))
                 known = {self._catalyst.leaf_of(each) for each in self._placeholders.values()}
-                check_plan(self._catalyst, view.name, self._catalyst.optimised(frame), known)
+                plan = maintainable(self._catalyst, frame)
+                check = check_recomputed if view.maintain == "recompute" else check_plan
+                check(self._catalyst, view.name, plan, known)
                 self._views[view.name] = frame
                 self.definitions[view.name] = view
                 self._define(view.name, frame.schema)
@@ -324,6 +342,7 @@ class App:
                 claim=self._claim,
                 sources=self._sources,
                 views=self._views,
+                recomputed={n for n, view in self.definitions.items() if view.maintain == "recompute"},
                 placeholders=self._placeholders,
                 shards=self.shards,
                 target=self._target,

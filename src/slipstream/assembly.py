@@ -5,7 +5,7 @@ loop.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,7 +23,17 @@ from slipstream.durability.lineage import History as Past
 from slipstream.durability.store import Claim
 from slipstream.epoch import Budget, Loop, Rejects, Template, Upkeep
 from slipstream.errors import ViewChanged
-from slipstream.plan import Builder, Catalyst, Commons, Compiled, Delta, Leaf, ViewCompiler, input_delta
+from slipstream.plan import (
+    Builder,
+    Catalyst,
+    Commons,
+    Compiled,
+    Delta,
+    Leaf,
+    ViewCompiler,
+    input_delta,
+    maintainable,
+)
 from slipstream.settings import History, Limits, Settings
 from slipstream.sources import Source
 
@@ -42,6 +52,7 @@ def assemble(
     claim: Claim,
     sources: Mapping[str, Source],
     views: Mapping[str, DataFrame],
+    recomputed: Collection[str],
     placeholders: Mapping[str, DataFrame],
     shards: int,
     target: float,
@@ -51,7 +62,7 @@ def assemble(
     past: Past,
 ) -> Assembly:
     build = Builder(Catalyst(spark), shards, settings.hash_bits)
-    compiled, leaves = _compile(build, sources, views, placeholders)
+    compiled, leaves = _compile(build, sources, views, recomputed, placeholders)
     used = {name: sources[name] for name in leaves}
     contents = {view.name: _contents(view) for view in compiled}
     rejects = {name: _rejects(source) for name, source in used.items() if source.can_reject}
@@ -76,6 +87,7 @@ def assemble(
             shards=shards,
             frontier=past.frontier,
             pending=past.pending,
+            begins=build.begins,
         )
 
     return Assembly({view.name: view.step for view in compiled}, loop)
@@ -85,20 +97,23 @@ def _compile(
     build: Builder,
     sources: Mapping[str, Source],
     views: Mapping[str, DataFrame],
+    recomputed: Collection[str],
     placeholders: Mapping[str, DataFrame],
 ) -> tuple[list[Compiled], dict[str, Leaf]]:
     """Every view, in the order in which they can be compiled, and the leaves of the sources that they read."""
     catalyst = build.catalyst
     names = {catalyst.leaf_of(frame): name for name, frame in placeholders.items()}
     readers: Counter[str] = Counter()
-    for frame in views.values():
-        for node in catalyst.nodes(catalyst.optimised(frame)):
+    plans = {name: maintainable(catalyst, frame) for name, frame in views.items()}
+    for plan in plans.values():
+        for node in catalyst.nodes(plan):
             identity = catalyst.leaf_id(node)
             if identity in names:
                 readers[names[identity]] += 1
     commons = Commons(catalyst, names)
-    for name, frame in views.items():
-        commons.count(catalyst.optimised(frame), readers[name])
+    for name, plan in plans.items():
+        if name not in recomputed:
+            commons.count(plan, readers[name])
     inputs: dict[int, Delta] = {}
     leaves: dict[str, Leaf] = {}
     for name, source in sources.items():
@@ -118,7 +133,8 @@ def _compile(
             inputs[catalyst.leaf_of(placeholders[name])] = delta
     compiled = []
     for name, frame in views.items():
-        view = ViewCompiler(build, name, inputs, commons).compile(frame, readers[name])
+        compiler = ViewCompiler(build, name, inputs, commons)
+        view = compiler.compile(plans[name], frame.schema, readers[name], name in recomputed)
         compiled.append(view)
         if view.delta is not None:
             inputs[catalyst.leaf_of(placeholders[name])] = replace(view.delta, step=Step("View", name))

@@ -214,6 +214,11 @@ class CannotMaintain(SlipstreamError):
         super().__init__(f"view '{view}': cannot maintain {what}: {why}. Instead: {instead}.")
 
 
+class BadViewOption(SlipstreamError):
+    def __init__(self, given: str, known: Iterable[str]) -> None:
+        super().__init__(f"app.view was given {given}. There are: {', '.join(known)}.")
+
+
 class NotAStore(SlipstreamError):
     def __init__(self, path: str) -> None:
         super().__init__(

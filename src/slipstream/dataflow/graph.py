@@ -13,13 +13,17 @@ COSTS = {
     "Source": "the new input",
     "Shared": "nothing: it is computed once",
     "View": "the change of that view",
+    "Constant": "nothing after the first epoch",
     "Linear": "the change",
     "Upsert": "one lookup for each key in the change",
     "Accumulate": "one lookup for each key in the change",
     "Extreme": "one lookup for each key in the change, more where an extreme is taken away",
     "Join": "the change and its matches",
+    "CrossJoin": "WARNING: the change times the whole other input, as there is no equality to look up by",
     "Regroup": "the touched groups, whole",
     "TopK": "the change and the first rows of each shard",
+    "Whole": "all rows of its input",
+    "Recompute": "WARNING: the whole query, over all rows of its inputs",
     "Record": "the change",
 }
 

@@ -6,6 +6,9 @@
 
 An epoch that fails publishes nothing: its layers are removed, its cut is kept for the next attempt, and the
 app stays at the epoch before. Nothing here waits for a disk.
+
+An epoch needs new input, with one exception: where a view has rows over no input (an aggregate without keys, a
+constant), the first epoch is computed even if there is none yet. Before it, at epoch 0, every view is empty.
 """
 
 from __future__ import annotations
@@ -85,11 +88,12 @@ class Loop:
         shards: int,
         frontier: int,
         pending: Cut | None,
+        begins: bool,
     ) -> None:
         self._spark, self._claim, self._template = spark, claim, template
         self._inputs, self._rejects, self._budgets = inputs, rejects, budgets
         self._upkeep, self._clock, self._shards = upkeep, clock, shards
-        self._frontier, self._pending = frontier, pending
+        self._frontier, self._pending, self._begins = frontier, pending, begins
         self._lineage = LineageWriter(claim.store.root, claim.incarnation)
         self._agent = Agent(claim.store.root)
         self._amounts: dict[str, int] = {}
@@ -175,7 +179,7 @@ class Loop:
             if cut is not None:
                 ranges[name] = cut.range
                 self._amounts[name] = cut.amount
-        if not ranges:
+        if not ranges and not (self._begins and self._frontier == 0):
             return None
         made = Cut(self._frontier + 1, now, ranges)
         self._lineage.cut(made)

@@ -2,7 +2,8 @@
 
 An epoch binds the leaves of the sources that have something new to plans of their ranges, keeps what several
 operators read, and runs one action: the union of all terminal operators, each of which yields a row of
-statistics a shard. Leaves that are not bound stay what they are, relations without rows.
+statistics a shard. Leaves that are not bound stay what they are, relations without rows: so are those of a
+query's own constants, which are bound in the first epoch only.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from slipstream.dataflow.task import EPOCH_PROPERTY, EpochProperty
 from slipstream.plan.catalyst import Node
 from slipstream.plan.delta import Builder, Leaf
 from slipstream.session import EPOCH_POOL
+
+FIRST_EPOCH = 1
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,10 @@ class Template:
         catalyst = self._catalyst
         clock = _Stopwatch()
         pairs = [(self._leaves[name].node, self._bind(name, frame)) for name, frame in frames.items()]
+        if sent.epoch == FIRST_EPOCH:
+            pairs += [
+                (each.leaf.node, self._build.bind(each.leaf, each.plan)) for each in self._build.constants
+            ]
         kept = []
         for shared in self._build.shared:
             frame = catalyst.frame(catalyst.swap(shared.plan, pairs)).persist()

@@ -19,8 +19,9 @@ from slipstream.plan import aggregate
 from slipstream.plan.aggregate import Direct
 from slipstream.plan.catalyst import Catalyst, Node
 from slipstream.plan.delta import Delta
+from slipstream.plan.topk import LIMITS
 
-STATEFUL = {"Aggregate", "Join", "Window", "GlobalLimit", "LocalLimit"}
+STATEFUL = {"Aggregate", "Join", "Window", *LIMITS}
 
 
 @dataclass
