@@ -30,6 +30,7 @@ from slipstream.plan import (
     Compiled,
     Delta,
     Leaf,
+    Node,
     ViewCompiler,
     input_delta,
     maintainable,
@@ -72,11 +73,12 @@ def assemble(
     def loop(past: Past) -> Loop:
         claim.store.write_catalog(catalog)
         terminals = [terminal for view in compiled for terminal in view.terminals]
+        plans = {view.name: view.terminals or _read_by_others(view) for view in compiled}
         histories = [each.trace for each in contents.values()] + [each.trace for each in rejects.values()]
         return Loop(
             spark=spark,
             claim=claim,
-            template=Template(build, leaves, terminals),
+            template=Template(build, leaves, terminals, plans),
             inputs=used,
             rejects=rejects,
             budgets={
@@ -87,7 +89,9 @@ def assemble(
             shards=shards,
             frontier=past.frontier,
             pending=past.pending,
+            failing=past.failing,
             begins=build.begins,
+            reads=_reads(compiled),
         )
 
     return Assembly({view.name: view.step for view in compiled}, loop)
@@ -139,6 +143,20 @@ def _compile(
         if view.delta is not None:
             inputs[catalyst.leaf_of(placeholders[name])] = replace(view.delta, step=Step("View", name))
     return compiled, leaves
+
+
+def _read_by_others(view: Compiled) -> tuple[Node, ...]:
+    """The plan of a view that has no terminal of its own, because others read its change."""
+    return () if view.delta is None else (view.delta.plan,)
+
+
+def _reads(compiled: list[Compiled]) -> dict[str, set[str]]:
+    """The views that each view reads, directly or not."""
+    reads: dict[str, set[str]] = {}
+    for view in compiled:
+        direct = {step.detail for step in view.step.walk() if step.kind == "View"}
+        reads[view.name] = direct.union(*(reads[name] for name in direct))
+    return reads
 
 
 def _contents(view: Compiled) -> Contents:

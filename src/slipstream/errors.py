@@ -276,12 +276,17 @@ def _when(clock: float) -> str:
 
 
 class EpochFailed(SlipstreamError):
-    """An epoch's job failed."""
+    """An epoch's job failed. `views`: those that failed of themselves, if that could be found out."""
 
-    def __init__(self, epoch: int, frontier: int, cause: str) -> None:
+    def __init__(self, epoch: int, frontier: int, causes: dict[str, str]) -> None:
+        self.views = tuple(view for view in causes if view)
+        where = (
+            f" in {'view' if len(self.views) == 1 else 'views'} {listed(self.views)}" if self.views else ""
+        )
+        told = "\n".join(f"Cause{f' in {view}' if view else ''}: {cause}" for view, cause in causes.items())
         super().__init__(
-            f"epoch {epoch} failed; the app stays at epoch {frontier} and nothing is lost. Mend what the cause below "
-            f"names and run again: the same input is taken again.\nCause: {cause}"
+            f"epoch {epoch} failed{where}; the app stays at epoch {frontier} and nothing is lost. Mend what the cause "
+            f"below names and run again: the same input is taken again.\n{told}"
         )
 
 

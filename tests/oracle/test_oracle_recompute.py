@@ -54,7 +54,6 @@ def keyed_in_python(a: DataFrame) -> DataFrame:
 RECOMPUTED: dict[str, Any] = {
     "in_batches": in_batches,
     "by_group": by_group,
-    "whole_in_python": whole_in_python,
     "sums_anew": "SELECT k, sum(l) s, count(*) n FROM a GROUP BY k",
     "against_itself": "SELECT x.k, y.l FROM a x JOIN a y ON x.k = y.k WHERE x.l > (SELECT avg(l) FROM a)",
     "with_constant": "SELECT k, l FROM a UNION ALL SELECT 'constant', 1",
@@ -75,6 +74,7 @@ def test_oracle_recomputed(open_app: Any) -> None:
 
     app.view("reads_anew", "SELECT k, s FROM sums_anew WHERE n > 1")
     app.view("keyed_in_python", keyed_in_python)
+    app.view("whole_in_python", whole_in_python, maintain="recompute")
     script = Script(app, {"a": a})
     random_ = random.Random(3)
 
@@ -89,7 +89,9 @@ def test_oracle_recomputed(open_app: Any) -> None:
     script.step(replaced)
     script.step(lambda: a.retract(a.rows[1:]))
     script.step(lambda: a.append(some()))
-    script.check(relative=1e-9)
+    script.check([name for name in app.definitions if name != "whole_in_python"], relative=1e-9)
+    # not by the oracle: Spark 4.3 cannot plan several such queries in one (its rule MergeSubplans fails)
+    assert rows_of(app.read("whole_in_python")) == [(max(float(row[1]) for row in a.rows if row[1]),)]
     assert "Recompute" in app.explain("by_group")
     assert "WARNING: the whole query" in app.explain("by_group")
 

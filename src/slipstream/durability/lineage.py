@@ -51,6 +51,13 @@ class History:
 
     cuts: tuple[Cut, ...]
     computed: tuple[Computed, ...]
+    dropped: frozenset[int] = frozenset()
+    """Epochs that failed at least once."""
+
+    @property
+    def failing(self) -> bool:
+        """Whether the next epoch to be computed has failed before."""
+        return self.frontier + 1 in self.dropped
 
     @property
     def frontier(self) -> int:
@@ -114,6 +121,7 @@ def read_history(root: Path) -> History:
     """What the logs of all incarnations say, one after another."""
     cuts: dict[int, Cut] = {}
     computed: dict[int, Computed] = {}
+    dropped: set[int] = set()
     for line in _lines(root):
         if "cut" in line:
             cuts[line["cut"]] = Cut(line["cut"], line["clock"], line["ranges"])
@@ -124,8 +132,11 @@ def read_history(root: Path) -> History:
             )
         elif "dropped" in line:
             cuts.pop(line["dropped"], None)
+            dropped.add(line["dropped"])
     return History(
-        tuple(cuts[epoch] for epoch in sorted(cuts)), tuple(computed[epoch] for epoch in sorted(computed))
+        tuple(cuts[epoch] for epoch in sorted(cuts)),
+        tuple(computed[epoch] for epoch in sorted(computed)),
+        frozenset(dropped),
     )
 
 

@@ -5,7 +5,10 @@
 - **Publish.** A line in the lineage log, and the frontier moves: readers see the epoch. The agent is told.
 
 An epoch that fails publishes nothing: its layers are removed, its cut is kept for the next attempt, and the
-app stays at the epoch before. Nothing here waits for a disk.
+app stays at the epoch before. To say which views failed, each is then computed alone. A row that no view can take
+may be taken back: once the app is started again, the failed epoch is cut anew, to where the input goes by then, and
+its rows are added up before they are computed, so that what was taken back is not there at all. Nothing here waits
+for a disk.
 
 An epoch needs new input, with one exception: where a view has rows over no input (an aggregate without keys, a
 constant), the first epoch is computed even if there is none yet. Before it, at epoch 0, every view is empty.
@@ -19,9 +22,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import pyarrow as pa
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from slipstream.clock import Clock
 from slipstream.dataflow.task import EpochProperty
@@ -30,7 +32,7 @@ from slipstream.durability.lineage import JSON, Computed, Cut, LineageWriter
 from slipstream.durability.store import Claim
 from slipstream.epoch.cut import Budget
 from slipstream.epoch.report import EpochReport, Summary
-from slipstream.epoch.template import Outcome, Template
+from slipstream.epoch.template import FAILURES, Outcome, Template
 from slipstream.errors import BadInput, EpochFailed
 from slipstream.trace import Span, TraceWriter
 
@@ -88,12 +90,15 @@ class Loop:
         shards: int,
         frontier: int,
         pending: Cut | None,
+        failing: bool,
         begins: bool,
+        reads: Mapping[str, set[str]],
     ) -> None:
         self._spark, self._claim, self._template = spark, claim, template
         self._inputs, self._rejects, self._budgets = inputs, rejects, budgets
         self._upkeep, self._clock, self._shards = upkeep, clock, shards
         self._frontier, self._pending, self._begins = frontier, pending, begins
+        self._reads, self._failing = reads, failing
         self._lineage = LineageWriter(claim.store.root, claim.incarnation)
         self._agent = Agent(claim.store.root)
         self._amounts: dict[str, int] = {}
@@ -161,12 +166,29 @@ class Loop:
             self._reject(cut, outcome)
         except BaseException as error:
             self._lineage.dropped(cut.epoch)
-            self._claim.store.discard_after(self._frontier)
-            if isinstance(error, PySparkException | Py4JJavaError):
-                raise EpochFailed(cut.epoch, self._frontier, str(error)) from error
-            raise
+            self._failing = True
+            try:
+                if isinstance(error, FAILURES):
+                    raise self._explained(cut, error) from error
+                raise
+            finally:
+                self._claim.store.discard_after(self._frontier)
         steps = {"cut": cut_seconds, "frame": reading, **outcome.steps}
         return self._publish(cut, outcome, started, began, steps)
+
+    def _explained(self, cut: Cut, error: BaseException) -> EpochFailed:
+        """The error of an epoch whose job failed: in which views, and of what."""
+        try:
+            failed = self._template.failing(self._spark, self._frames(cut), self._sent(cut))
+        except FAILURES:  # already the input cannot be read
+            failed = {}
+        causes = self._causes(failed)
+        return EpochFailed(cut.epoch, self._frontier, causes or {"": str(error)})
+
+    def _causes(self, failed: Mapping[str, BaseException]) -> dict[str, str]:
+        """Of views that fail, those that do not merely read another that does."""
+        own = {view for view in failed if not failed.keys() & self._reads.get(view, set())}
+        return {view: str(error) for view, error in failed.items() if view in own}
 
     def _cut(self, now: float) -> Cut | None:
         """The next epoch's input: that of an epoch that was not computed, said again as it was, or what is new."""
@@ -187,11 +209,17 @@ class Loop:
 
     def _compute(self, cut: Cut) -> tuple[Outcome, float]:
         began = self._clock.monotonic()
-        frames = {name: self._inputs[name].frame(taken) for name, taken in cut.ranges.items()}
+        frames = self._frames(cut)
         reading = self._clock.monotonic() - began
-        store = self._claim.store
-        sent = EpochProperty(str(store.root), cut.epoch, self._claim.incarnation, self._shards)
-        return self._template.run(self._spark, frames, sent), reading
+        return self._template.run(self._spark, frames, self._sent(cut)), reading
+
+    def _frames(self, cut: Cut) -> dict[str, DataFrame]:
+        frames = {name: self._inputs[name].frame(taken) for name, taken in cut.ranges.items()}
+        return {name: _added_up(frame) if self._failing else frame for name, frame in frames.items()}
+
+    def _sent(self, cut: Cut) -> EpochProperty:
+        root = str(self._claim.store.root)
+        return EpochProperty(root, cut.epoch, self._claim.incarnation, self._shards)
 
     def _reject(self, cut: Cut, outcome: Outcome) -> None:
         """Keep the bad rows. Every epoch has a layer, so that the trace has no gap."""
@@ -212,7 +240,7 @@ class Loop:
         rows = sum(outcome.rows.values())
         self._lineage.computed(Computed(cut.epoch, ended, seconds, rows, dict(outcome.bad)))
         with self._published:
-            self._frontier, self._pending = cut.epoch, None
+            self._frontier, self._pending, self._failing = cut.epoch, None, False
             self._published.notify_all()
         keep_from = self._upkeep.keep_from(cut.epoch, ended)
         self._agent.tell(Word(cut.epoch, keep_from, self._upkeep.histories))
@@ -223,3 +251,16 @@ class Loop:
         for listener in list(self.listeners):
             listener(report)
         return report
+
+
+def _added_up(frame: DataFrame) -> DataFrame:
+    """Rows with their diffs added up, where they have diffs: without those that were taken back."""
+    if "_diff" not in frame.columns:
+        return frame
+    row = [_quoted(name) for name in frame.columns if name != "_diff"]
+    summed = frame.groupBy(*row).agg(F.sum("_diff").alias("_diff")).where("_diff <> 0")
+    return summed.select(*[_quoted(name) for name in frame.columns])
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

@@ -1,6 +1,6 @@
 """Plans: a query, as Spark optimised it, to the plan of its change."""
 
-from slipstream.plan.catalyst import Catalyst
+from slipstream.plan.catalyst import Catalyst, Node
 from slipstream.plan.compile import Compiled, ViewCompiler, maintainable
 from slipstream.plan.delta import Builder, Delta, Leaf
 from slipstream.plan.inputs import input_delta
@@ -14,6 +14,7 @@ __all__ = [
     "Compiled",
     "Delta",
     "Leaf",
+    "Node",
     "ViewCompiler",
     "check_deterministic",
     "check_plan",
