@@ -74,3 +74,26 @@ def test_a_scalar_subquery_with_two_rows_fails_the_epoch_as_it_fails_in_spark(op
     with pytest.raises(EpochFailed, match=r"in view 'against'[^$]*SCALAR_SUBQUERY_TOO_MANY_ROWS"):
         app.run(until="caught_up")
     assert rows_of(app.read("against")) == [(1, 5)]
+
+
+def test_pairs_that_never_were_are_not_computed(open_app: Any) -> None:
+    app, t, u = open_app(), sl.memory("k long, v long"), sl.memory("k long, w long")
+    app.source("t", t)
+    app.source("u", u)
+    app.view("ratios", "SELECT t.k, v div w q FROM t JOIN u ON t.k = u.k")
+    app.view("ratios_of_all", "SELECT v, v div w q FROM t CROSS JOIN u")
+    t.append([(1, 8), (2, 9)])
+    u.append([(1, 2)])
+    app.run(until="caught_up")
+    t.retract([(1, 8), (2, 9)])
+    u.retract([(1, 2)])
+    u.append([(1, 0)])
+    app.run(until="caught_up")
+    assert rows_of(app.read("ratios")) == rows_of(app.read("ratios_of_all")) == []
+    u.retract([(1, 0)])
+    u.append([(1, 4)])
+    app.run(until="caught_up")
+    t.append([(1, 12)])  # finds the row that is gone, and its retraction, in two layers
+    app.run(until="caught_up")
+    assert rows_of(app.read("ratios")) == [(1, 3)]
+    assert rows_of(app.read("ratios_of_all")) == [(12, 3)]

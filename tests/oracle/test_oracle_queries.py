@@ -24,7 +24,7 @@ SUBQUERIES = {
     "scalar_twice": "SELECT k, (SELECT count(*) FROM c) n FROM a WHERE l >= (SELECT count(*) FROM c)",
     "above_average": "SELECT k, l FROM a WHERE l > (SELECT avg(v) FROM b) AND d < (SELECT max(v) FROM b)",
     "of_itself": "SELECT k, l FROM a WHERE l = (SELECT max(l) FROM a)",
-    "share_of_total": "SELECT k, sum(l) / (SELECT 1 + count(*) FROM a) s, count(*) c FROM a GROUP BY k",
+    "share_of_total": "SELECT k, sum(l) / (SELECT count(*) FROM a) s, count(*) c FROM a GROUP BY k",
     "inside_a_sum": "SELECT k, sum(l * (SELECT count(*) FROM b)) s, (SELECT count(*) FROM c) n FROM a GROUP BY k",
     "having_scalar": "SELECT k, sum(l) s FROM a GROUP BY k HAVING sum(l) > (SELECT sum(l) * 0.3 FROM a)",
     "nested_scalar": "SELECT k FROM a WHERE l < (SELECT max(v) FROM b WHERE v < (SELECT max(l) FROM a))",
