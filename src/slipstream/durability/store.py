@@ -22,10 +22,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from slipstream.crashing import crash_point, crash_points
 from slipstream.errors import NewerFormat, NotAStore, OtherApp, StoreInUse
 from slipstream.trace import LayerName
 
 FORMAT = 1
+
+crash_points(
+    store__before_claim="the store is locked, and no incarnation is claimed",
+    store__after_claim="an incarnation is claimed, and nothing is done with it",
+    store__in_discard="one layer of an epoch that was never computed is removed, and others are not yet",
+)
 
 
 @dataclass(frozen=True)
@@ -84,7 +91,10 @@ class Store:
         lock.truncate(0)
         lock.write(f"process {os.getpid()}")
         lock.flush()
-        return Claim(store, store._next_incarnation(), lock)
+        crash_point("store.before_claim")
+        incarnation = store._next_incarnation()
+        crash_point("store.after_claim")
+        return Claim(store, incarnation, lock)
 
     @property
     def name(self) -> str:
@@ -113,6 +123,7 @@ class Store:
                 if name is not None and name.hi > epoch:
                     path.unlink()
                     removed += 1
+                    crash_point("store.in_discard")
         return removed
 
     def running(self) -> bool:

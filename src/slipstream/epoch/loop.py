@@ -21,6 +21,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from slipstream.clock import Clock
+from slipstream.crashing import crash_point, crash_points
 from slipstream.dataflow.task import EpochProperty
 from slipstream.durability.agent import Agent, Word
 from slipstream.durability.lineage import JSON, Computed, Cut, LineageWriter
@@ -32,6 +33,13 @@ from slipstream.errors import BadInput, EpochFailed
 from slipstream.trace import Span, TraceWriter
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.002, 0.02
+
+crash_points(
+    epoch__before_cut="sources have said what an epoch takes, and no record of it is written",
+    epoch__after_cut="an epoch's input is recorded, and nothing is computed",
+    epoch__before_publish="an epoch's layers are all there, and readers do not see it",
+    epoch__after_publish="readers see an epoch, and the agent has not been told",
+)
 
 
 class Slice(Protocol):
@@ -174,7 +182,9 @@ class Loop:
         if not ranges:
             return None
         made = Cut(self._frontier + 1, now, ranges)
+        crash_point("epoch.before_cut")
         self._lineage.cut(made)
+        crash_point("epoch.after_cut")
         return made
 
     def _compute(self, cut: Cut) -> tuple[Outcome, float]:
@@ -202,7 +212,9 @@ class Loop:
         seconds = self._clock.monotonic() - began
         ended = self._clock.now()
         rows = sum(outcome.rows.values())
+        crash_point("epoch.before_publish")
         self._lineage.computed(Computed(cut.epoch, ended, seconds, rows, dict(outcome.bad)))
+        crash_point("epoch.after_publish")
         with self._published:
             self._frontier, self._pending = cut.epoch, None
             self._published.notify_all()
