@@ -104,6 +104,7 @@ class Loop:
         self._stopping = threading.Event()
         self._published = threading.Condition()
         self.listeners: list[Callable[[EpochReport], None]] = []
+        self.turns: list[Callable[[int], None]] = []
 
     @property
     def frontier(self) -> int:
@@ -117,6 +118,8 @@ class Loop:
         began = self._clock.monotonic()
         pause = _FIRST_PAUSE
         while not self._stopping.is_set() and not (isinstance(until, int) and self._frontier >= until):
+            for turn in list(self.turns):
+                turn(self._frontier)
             report = self.step()
             if report is not None:
                 summary.add(report)
