@@ -50,4 +50,5 @@ def line_plot(title: str, x: str, y: str, lines: Mapping[str, Sequence[Point]]) 
 
 
 def _text(x: float, y: float, text: str, anchor: str, size: int = 12, fill: str = "#333") -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-size="{size}" fill="{fill}">{escape(text)}</text>'
+    place = f'x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"'
+    return f'<text {place} font-size="{size}" fill="{fill}">{escape(text)}</text>'
