@@ -65,6 +65,7 @@ for name, query in {VIEWS!r}.items():
 PATIENCE = 300.0
 CUSTOMERS = 40
 ROWS = 25
+AHEAD = 60  # files that may wait to be taken
 
 
 @dataclass(frozen=True)
@@ -108,10 +109,11 @@ def expected(orders: list[dict[str, Any]], customers: dict[int, str]) -> dict[st
 
 @dataclass
 class Feed:
-    """Drops files into the app's folders, in a thread, until it is told to stop."""
+    """Drops files into the app's folders, in a thread, until it is told to stop; never far ahead of what is taken."""
 
     folder: Path
     dice: random.Random
+    taken: Callable[[], int]
     every: float = 0.2
     fed: int = 0
     ended: threading.Event = field(default_factory=threading.Event)
@@ -129,6 +131,8 @@ class Feed:
 
     def _work(self) -> None:
         while not self.ended.wait(self.every):
+            if self.fed - self.taken() > AHEAD:
+                continue
             rows = [
                 {
                     "oid": self.fed * ROWS + i,
@@ -159,7 +163,9 @@ class Torture:
         self.store = folder / "store"
         self.kills: dict[str, int] = {}
         (folder / "torture.py").write_text(APP)
-        self._feed = Feed(folder, random.Random(seed))
+        self._feed = Feed(
+            folder, random.Random(seed), lambda: len(self._consumed(computed_frontier(self.store)))
+        )
         self._output = (folder / "output.log").open("w")
         self._supervisor = subprocess.Popen(
             [
