@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -31,12 +33,24 @@ from slipstream.durability.store import Store
 from slipstream.durability.timetravel import resolve_epoch
 from slipstream.durations import seconds
 from slipstream.epoch import EpochReport, Loop, Summary
-from slipstream.errors import BadViewOption, SessionWarning, UnknownView
+from slipstream.errors import BadViewOption, SessionWarning, StandingBy, UnknownView
 from slipstream.observe import Backlog, notes
 from slipstream.plan import Catalyst, check_deterministic, check_plan, check_recomputed, maintainable
 from slipstream.session import check_session, epoch_session, start_session
 from slipstream.settings import History, Settings
 from slipstream.sources import SESSION_SETTINGS, Source
+
+_standing_by: ContextVar[bool] = ContextVar("standing_by", default=False)
+
+
+@contextmanager
+def standing_by() -> Iterator[None]:
+    """Apps that are opened inside leave their store to the engine that has it, until `App.stand_by`."""
+    token = _standing_by.set(True)
+    try:
+        yield
+    finally:
+        _standing_by.reset(token)
 
 
 class App:
@@ -60,7 +74,7 @@ class App:
         self._target = seconds(target_latency)
         self._history = History.parse(history)
         self._clock = clock or SystemClock()
-        self._claim = Store.claim(store, name)
+        self._claim = Store.watched(store) if _standing_by.get() else Store.claim(store, name)
         self.store = Path(store)
         self._owns_spark = False
         try:
@@ -72,13 +86,15 @@ class App:
             self._catalyst = Catalyst(self.spark)
             self.spark.dataSource.register(SlipstreamSource)
             self._past = read_history(self._claim.store.root)
-            self._claim.store.discard_after(self._past.frontier)
+            if self._claim.held:
+                self._claim.store.discard_after(self._past.frontier)
         except BaseException:
             self.close()
             raise
         self._names = Names()
         self._naming = threading.Lock()
         self._sources: dict[str, Source] = {}
+        self._rehearsable: set[str] = set()
         self._views: dict[str, DataFrame] = {}
         self.definitions: dict[str, ViewDefinition] = {}
         self._waiting: list[ViewDefinition] = []
@@ -86,6 +102,7 @@ class App:
         self._assembly: Assembly | None = None
         self._loop: Loop | None = None
         self._listeners: list[Callable[[EpochReport], None]] = []
+        self._turns: list[Callable[[int], None]] = []
         self._thread: threading.Thread | None = None
         self._failure: BaseException | None = None
         self._summary: Summary | None = None
@@ -95,8 +112,10 @@ class App:
     def source(self, name: str, source: Source) -> DataFrame:
         """Declare an input. Returns a DataFrame that stands for it in queries."""
         self._names.take(name, "source")
-        folder = self._claim.store.root / "sources" / name
-        source.attach(name, self._epochs, folder, self._past.taken(name))
+        if self._claim.held:
+            self._attach(name, source)
+        elif source.stand_by(name, self._epochs, self._folder(name)):
+            self._rehearsable.add(name)
         if source.can_reject:
             self._names.take(f"{name}_rejected", "view of rejected rows")
         self._sources[name] = source
@@ -195,6 +214,29 @@ class App:
 
     # Running
 
+    def stand_by(self, waiting: Callable[[], bool]) -> bool:
+        """Wait, ready to go on at once, until the engine that has the store is gone, and take its place.
+
+        `waiting` is asked many times a second, and ends the wait by saying no. Returns whether the place is taken. Only
+        for an app that was opened inside `standing_by`.
+        """
+        rehearsal = self._assembled().rehearsal
+
+        def idle() -> bool:
+            rehearsal.keep_warm(self._claim.store.root, self._rehearsable, self._clock.monotonic())
+            return waiting()
+
+        claim = Store.await_claim(self.store, self.name, idle)
+        if claim is None:
+            return False
+        self._claim = claim
+        self._past = read_history(claim.store.root)
+        claim.store.discard_after(self._past.frontier)
+        for name, source in self._sources.items():
+            self._attach(name, source)
+        self._ready()
+        return True
+
     def run(self, until: str | int | None = None) -> Summary:
         """Run epochs in this thread: until "caught_up", up to an epoch, or until stopped."""
         if until not in (None, "caught_up") and not isinstance(until, int):
@@ -264,6 +306,12 @@ class App:
         """Call a function after each epoch, in the thread that runs them."""
         self._listeners.append(listener)
 
+    def on_turn(self, listener: Callable[[int], None]) -> None:
+        """Call a function with the last computed epoch at each turn of the loop, in its thread: before every
+        epoch, and many times a second while there is no input.
+        """
+        self._turns.append(listener)
+
     def backlog(self) -> dict[str, Backlog]:
         """How much input of each source waits. To be asked where epochs run (in `on_epoch`), or while none runs."""
         return {name: Backlog(source.backlog(), source.unit) for name, source in self._sources.items()}
@@ -317,6 +365,12 @@ class App:
 
     # Inside
 
+    def _folder(self, source: str) -> Path:
+        return self._claim.store.root / "sources" / source
+
+    def _attach(self, name: str, source: Source) -> None:
+        source.attach(name, self._epochs, self._folder(name), self._past.taken(name))
+
     def _session(self, spark: SparkSession | None, master: str | None, shards: int | None) -> SparkSession:
         if spark is None:
             running = SparkSession.getActiveSession()
@@ -329,9 +383,10 @@ class App:
 
     def _ready(self) -> Loop:
         if self._loop is None:
-            assembly = self._assembled()
-            self._loop = assembly.loop(self._past)
-            self._loop.listeners = self._listeners
+            if not self._claim.held:
+                raise StandingBy(str(self.store))
+            self._loop = self._assembled().loop(self._claim, self._past)
+            self._loop.listeners, self._loop.turns = self._listeners, self._turns
         return self._loop
 
     def _assembled(self) -> Assembly:

@@ -21,7 +21,7 @@ from slipstream.dataflow.graph import Step
 from slipstream.durability.lineage import JSON
 from slipstream.durability.lineage import History as Past
 from slipstream.durability.store import Claim
-from slipstream.epoch import Budget, Loop, Rejects, Template, Upkeep
+from slipstream.epoch import Budget, Loop, Rehearsal, Rejects, Template, Upkeep
 from slipstream.errors import ViewChanged
 from slipstream.plan import (
     Builder,
@@ -44,7 +44,8 @@ class Assembly:
     """Everything that is fixed while an app runs."""
 
     steps: dict[str, Step]
-    loop: Callable[[Past], Loop]
+    loop: Callable[[Claim, Past], Loop]
+    rehearsal: Rehearsal
 
 
 def assemble(
@@ -69,16 +70,18 @@ def assemble(
     rejects = {name: _rejects(source) for name, source in used.items() if source.can_reject}
     catalog = _catalog(sources, compiled, contents, rejects)
     _check_unchanged(claim, past, catalog)
+    terminals = [terminal for view in compiled for terminal in view.terminals]
+    plans = {view.name: view.terminals or _read_by_others(view) for view in compiled}
+    template = Template(build, leaves, terminals, plans)
 
-    def loop(past: Past) -> Loop:
+    def loop(claim: Claim, past: Past) -> Loop:
+        _check_unchanged(claim, past, catalog)  # again: one that stood by was assembled long ago
         claim.store.write_catalog(catalog)
-        terminals = [terminal for view in compiled for terminal in view.terminals]
-        plans = {view.name: view.terminals or _read_by_others(view) for view in compiled}
         histories = [each.trace for each in contents.values()] + [each.trace for each in rejects.values()]
         return Loop(
             spark=spark,
             claim=claim,
-            template=Template(build, leaves, terminals, plans),
+            template=template,
             inputs=used,
             rejects=rejects,
             budgets={
@@ -94,7 +97,8 @@ def assemble(
             reads=_reads(compiled),
         )
 
-    return Assembly({view.name: view.step for view in compiled}, loop)
+    steps = {view.name: view.step for view in compiled}
+    return Assembly(steps, loop, Rehearsal(spark, template, used, shards))
 
 
 def _compile(

@@ -235,6 +235,17 @@ class StoreInUse(SlipstreamError):
         )
 
 
+class StandingBy(SlipstreamError):
+    """An app that stands by for another process was asked to run or to read."""
+
+    def __init__(self, store: str) -> None:
+        super().__init__(
+            f"this process stands by for the engine that has the store '{store}': until it takes over, its app can "
+            "be declared, and neither run nor read. In a file for `slipstream run`, put what reads views under "
+            '`if __name__ == "__main__":`.'
+        )
+
+
 class OtherApp(SlipstreamError):
     def __init__(self, path: str, known: str, given: str) -> None:
         super().__init__(

@@ -17,27 +17,27 @@ from __future__ import annotations
 import sys
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn
 
 from pyspark import cloudpickle
 
-from slipstream.app import App
+from slipstream.app import App, standing_by
 from slipstream.errors import AppRunsItself, LoadFailed, NoApp, SeveralApps, SlipstreamError
 
 MODULE = "slipstream_app"
 
 
-def load_app(path: Path) -> App:
-    """Run a file and return its app."""
+def load_app(path: Path, *, standby: bool = False) -> App:
+    """Run a file and return its app, which leaves its store alone if it is to stand by."""
     module = ModuleType(MODULE)
     module.__file__ = str(path.resolve())
     sys.modules[MODULE] = module
     sys.path.insert(0, str(path.resolve().parent))
     cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
-    with _only_declaring():
+    with _only_declaring(), standing_by() if standby else nullcontext():
         try:
             exec(compile(path.read_bytes(), module.__file__, "exec"), module.__dict__)
         except Exception as error:

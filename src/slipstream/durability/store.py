@@ -10,6 +10,8 @@
 
 Readers need no lock and no engine: the lineage log says how far the store is computed, and layers are
 immutable.
+
+A second engine may *stand by*: it watches the store, writes nothing, and claims it the moment the lock falls.
 """
 
 from __future__ import annotations
@@ -17,27 +19,41 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from slipstream.crashing import crash_point, crash_points
 from slipstream.errors import NewerFormat, NotAStore, OtherApp, StoreInUse
 from slipstream.trace import LayerName
 
 FORMAT = 1
+_ATTEMPTS_EVERY = 0.01  # seconds between two attempts to claim a store that is in use
+
+crash_points(
+    store__before_claim="the store is locked, and no incarnation is claimed",
+    store__after_claim="an incarnation is claimed, and nothing is done with it",
+    store__in_discard="one layer of an epoch that was never computed is removed, and others are not yet",
+)
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A store that this process may write to, until it is released."""
+    """A store that this process may write to, until it is released; without a lock, one that it only watches."""
 
     store: Store
     incarnation: int
-    lock: IO[str]
+    lock: IO[str] | None
+
+    @property
+    def held(self) -> bool:
+        return self.lock is not None
 
     def release(self) -> None:
-        self.lock.close()
+        if self.lock is not None:
+            self.lock.close()
 
 
 @dataclass(frozen=True)
@@ -84,7 +100,25 @@ class Store:
         lock.truncate(0)
         lock.write(f"process {os.getpid()}")
         lock.flush()
-        return Claim(store, store._next_incarnation(), lock)
+        crash_point("store.before_claim")
+        incarnation = store._next_incarnation()
+        crash_point("store.after_claim")
+        return Claim(store, incarnation, lock)
+
+    @staticmethod
+    def watched(path: str | Path) -> Claim:
+        """A store that another engine has or is about to make, for one that stands by. Nothing is written."""
+        return Claim(Store(Path(path).absolute()), 0, None)
+
+    @staticmethod
+    def await_claim(path: str | Path, app: str, waiting: Callable[[], bool]) -> Claim | None:
+        """Claim a store once its engine is gone. `waiting` is asked between attempts; None if it says no."""
+        while waiting():
+            try:
+                return Store.claim(path, app)
+            except StoreInUse:
+                time.sleep(_ATTEMPTS_EVERY)
+        return None
 
     @property
     def name(self) -> str:
@@ -113,6 +147,7 @@ class Store:
                 if name is not None and name.hi > epoch:
                     path.unlink()
                     removed += 1
+                    crash_point("store.in_discard")
         return removed
 
     def running(self) -> bool:

@@ -26,6 +26,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from slipstream.clock import Clock
+from slipstream.crashing import crash_point, crash_points
 from slipstream.dataflow.task import EpochProperty
 from slipstream.durability.agent import Agent, Word
 from slipstream.durability.lineage import JSON, Computed, Cut, LineageWriter
@@ -37,6 +38,13 @@ from slipstream.errors import BadInput, EpochFailed
 from slipstream.trace import Span, TraceWriter
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.002, 0.02
+
+crash_points(
+    epoch__before_cut="sources have said what an epoch takes, and no record of it is written",
+    epoch__after_cut="an epoch's input is recorded, and nothing is computed",
+    epoch__before_publish="an epoch's layers are all there, and readers do not see it",
+    epoch__after_publish="readers see an epoch, and the agent has not been told",
+)
 
 
 class Slice(Protocol):
@@ -105,6 +113,7 @@ class Loop:
         self._stopping = threading.Event()
         self._published = threading.Condition()
         self.listeners: list[Callable[[EpochReport], None]] = []
+        self.turns: list[Callable[[int], None]] = []
 
     @property
     def frontier(self) -> int:
@@ -122,6 +131,8 @@ class Loop:
         began = self._clock.monotonic()
         pause = _FIRST_PAUSE
         while not self._stopping.is_set() and not (isinstance(until, int) and self._frontier >= until):
+            for turn in list(self.turns):
+                turn(self._frontier)
             report = self.step()
             if report is not None:
                 summary.add(report)
@@ -204,7 +215,9 @@ class Loop:
         if not ranges and not (self._begins and self._frontier == 0):
             return None
         made = Cut(self._frontier + 1, now, ranges)
+        crash_point("epoch.before_cut")
         self._lineage.cut(made)
+        crash_point("epoch.after_cut")
         return made
 
     def _compute(self, cut: Cut) -> tuple[Outcome, float]:
@@ -238,7 +251,9 @@ class Loop:
         seconds = self._clock.monotonic() - began
         ended = self._clock.now()
         rows = sum(outcome.rows.values())
+        crash_point("epoch.before_publish")
         self._lineage.computed(Computed(cut.epoch, ended, seconds, rows, dict(outcome.bad)))
+        crash_point("epoch.after_publish")
         with self._published:
             self._frontier, self._pending, self._failing = cut.epoch, None, False
             self._published.notify_all()
