@@ -1,5 +1,5 @@
-"""`python -m benchmarks [NAME ...] [--quick] [--out FILE]`: runs the benchmarks, all of them unless some are
-named.
+"""`python -m benchmarks [NAME ...] [--quick] [--out FILE] [--plots FOLDER]`: runs the benchmarks, all of them
+unless some are named.
 
 A target that is missed is a finding, not a failure: the exit code is 1 only when a benchmark could not be
 carried out.
@@ -23,7 +23,7 @@ def main(arguments: list[str]) -> int:
     console = Console(width=None if sys.stdout.isatty() else 130)
     findings: list[Finding] = []
     failures: dict[str, str] = {}
-    with Lab(console) as lab:
+    with Lab(console, options.plots) as lab:
         for name, benchmark in BENCHMARKS.items():
             if options.names and name not in options.names:
                 continue
@@ -47,6 +47,7 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"any of: {', '.join(BENCHMARKS)}")
     parser.add_argument("--quick", action="store_true", help="small sizes, 3 minutes: tries the harness out")
     parser.add_argument("--out", type=Path, default=Path("results.json"), help="default: %(default)s")
+    parser.add_argument("--plots", type=Path, default=Path("docs"), help="folder; default: %(default)s")
     options = parser.parse_args(arguments)
     unknown = sorted(set(options.names) - set(BENCHMARKS))
     if unknown:

@@ -13,6 +13,7 @@ from typing import Literal
 
 Engine = Literal["slipstream", "rocksdb", "default"]
 Query = Literal["totals", "revenue", "floor"]
+Restart = Literal["cold", "standby"]
 
 ENGINE_NAMES: dict[Engine, str] = {
     "slipstream": "Slipstream",
@@ -26,7 +27,10 @@ class Job:
     """One measurement: `engine` keeps `query` up to date over the files staged as `dataset`.
 
     `files_per_batch` is the most files (of each source) in a batch; None leaves it to the engine. `every`
-    feeds the timed files one by one, so many seconds apart; None puts them all there at the start.
+    feeds the timed files one by one, so many seconds apart; None puts them all there at the start. `delay` is what
+    every operation of the storage that keeps things safe (a replica, a checkpoint) takes longer, in seconds; None is no
+    replica, and a checkpoint on the plain local disk. `restart` kills the engine before the timed files come and
+    measures how long it takes until they show.
     """
 
     engine: Engine
@@ -35,10 +39,14 @@ class Job:
     files_per_batch: int | None = None
     every: float | None = None
     target_latency: str = "1s"
+    delay: float | None = None
+    restart: Restart | None = None
 
     def __str__(self) -> str:
         size = f", {self.files_per_batch} file(s) a batch" if self.files_per_batch else ""
-        return f"{self.query} over {self.dataset}, {ENGINE_NAMES[self.engine]}{size}"
+        slow = f", storage delayed by {self.delay * 1000:.0f} ms" if self.delay is not None else ""
+        again = f", {self.restart} restart" if self.restart else ""
+        return f"{self.query} over {self.dataset}, {ENGINE_NAMES[self.engine]}{size}{slow}{again}"
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))

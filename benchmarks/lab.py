@@ -36,8 +36,8 @@ class SideError(Exception):
 
 
 class Lab:
-    def __init__(self, console: Console) -> None:
-        self.console = console
+    def __init__(self, console: Console, plots: Path) -> None:
+        self.console, self._plots = console, plots
         self.runs: dict[Job, Measured] = {}
         self._environment = {**os.environ, "JAVA_HOME": str(java_home(os.environ))}
         self._folder = Path(tempfile.mkdtemp(prefix="slipstream-bench-"))
@@ -57,6 +57,12 @@ class Lab:
             with self.console.status(f"making the files of {dataset}"):
                 make(folder)
         return dataset
+
+    def draw(self, name: str, picture: str) -> None:
+        """Writes a plot where plots go."""
+        self._plots.mkdir(parents=True, exist_ok=True)
+        (self._plots / name).write_text(picture)
+        self.console.print(f"  drawn: {self._plots / name}", highlight=False)
 
     def measure(self, job: Job, watch_memory: bool = False) -> Measured:
         if job not in self.runs:

@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -57,8 +58,7 @@ class Epochs:
 
 
 def measure(job: Job, feed: Feed, folder: Path) -> Measured:
-    with sl.App("benchmark", store=folder / "store", target_latency=job.target_latency) as app:
-        _define(app, job, feed.landing)
+    with opened(job, feed.landing, folder) as app:
         epochs = Epochs()
         app.on_epoch(epochs.note)
         feed.drop_all("load")
@@ -88,6 +88,16 @@ def measure(job: Job, feed: Feed, folder: Path) -> Measured:
     )
 
 
+def opened(job: Job, landing: Path, folder: Path) -> sl.App:
+    """The app of a job, with its store and its replica, if it has one, in a folder."""
+    options: dict[str, Any] = {}
+    if job.delay is not None:
+        options["replicas"] = [f"faulty+file://{folder.absolute()}/replica?delay={job.delay}"]
+    app = sl.App("benchmark", store=folder / "store", target_latency=job.target_latency, **options)
+    define(app, job, landing)
+    return app
+
+
 def measure_floor() -> Measured:
     """The least that an epoch could cost: a Spark job over no rows with one shuffle and one Python stage."""
     shards = os.cpu_count() or 1
@@ -107,7 +117,7 @@ def _pass_on(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     return batches
 
 
-def _define(app: sl.App, job: Job, landing: Path) -> None:
+def define(app: sl.App, job: Job, landing: Path) -> None:
     def source(name: str, schema: str, key: list[str] | None = None) -> None:
         path = str(landing / name)
         limit = job.files_per_batch

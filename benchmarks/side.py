@@ -14,6 +14,10 @@ from benchmarks.job import Job, Measured
 
 
 def measure(job: Job, dataset: Path, folder: Path) -> Measured:
+    if job.restart is not None:
+        from benchmarks import recovery
+
+        return recovery.measure(job, Feed(dataset, folder / "landing"), folder)
     if job.engine != "slipstream":
         from benchmarks import structured
 

@@ -19,8 +19,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
+from benchmarks import delayed
 from benchmarks.data import CUSTOMERS_SCHEMA, ORDERS_SCHEMA, TOTALS_SCHEMA, Feed
-from benchmarks.job import Engine, Job, Measured
+from benchmarks.job import Job, Measured
 
 ROCKSDB = {
     "spark.sql.streaming.stateStore.providerClass": (
@@ -31,8 +32,8 @@ ROCKSDB = {
 
 
 def measure(job: Job, feed: Feed, folder: Path) -> Measured:
-    with _session(job.engine) as spark:
-        query = _start(job, spark, feed.landing, folder / "checkpoint")
+    with session(job, folder) as spark:
+        query = start(job, spark, feed.landing, folder)
         try:
             feed.drop_all("load")
             query.processAllAvailable()
@@ -49,7 +50,7 @@ def measure(job: Job, feed: Feed, folder: Path) -> Measured:
             batches = [p for p in query.recentProgress if p["batchId"] > last_warm and p["numInputRows"]]
         finally:
             query.stop()
-    seconds = max(map(_ended, batches)) - min(feed.renamed.values())
+    seconds = max(map(ended, batches)) - min(feed.renamed.values())
     return Measured(
         rows=feed.rows("timed"),
         seconds=seconds,
@@ -58,7 +59,8 @@ def measure(job: Job, feed: Feed, folder: Path) -> Measured:
     )
 
 
-def _session(engine: Engine) -> SparkSession:
+def session(job: Job, folder: Path) -> SparkSession:
+    """Spark, with the state store of the job, and slow storage if it asks for it."""
     cores = os.cpu_count() or 1
     builder = (
         SparkSession.builder.appName("benchmark")
@@ -70,13 +72,17 @@ def _session(engine: Engine) -> SparkSession:
         .config("spark.sql.shuffle.partitions", cores)
         .config("spark.sql.streaming.numRecentProgressUpdates", 10_000)
     )
-    if engine == "rocksdb":
-        for key, value in ROCKSDB.items():
-            builder = builder.config(key, value)
+    asked = dict(ROCKSDB) if job.engine == "rocksdb" else {}
+    if job.delay is not None:
+        asked |= delayed.settings(folder / "classes", job.delay)
+    for key, value in asked.items():
+        builder = builder.config(key, value)
     return builder.getOrCreate()
 
 
-def _start(job: Job, spark: SparkSession, landing: Path, checkpoint: Path) -> StreamingQuery:
+def start(job: Job, spark: SparkSession, landing: Path, folder: Path) -> StreamingQuery:
+    """The query of a job, with its checkpoint in a folder, on slow storage if the job asks for it."""
+
     def source(name: str, schema: str) -> DataFrame:
         reader = spark.readStream.schema(schema)
         if job.files_per_batch is not None:
@@ -89,10 +95,12 @@ def _start(job: Job, spark: SparkSession, landing: Path, checkpoint: Path) -> St
         joined = source("orders", ORDERS_SCHEMA).join(source("customers", CUSTOMERS_SCHEMA), "cid")
         result = joined.groupBy("country").agg(F.sum("amount"))
     writer = result.writeStream.format("noop").outputMode("update").trigger(processingTime="0 seconds")
-    return writer.option("checkpointLocation", str(checkpoint)).start()
+    checkpoint = (folder / "checkpoint").absolute()
+    where = f"delayed://{checkpoint}" if job.delay is not None else str(checkpoint)
+    return writer.option("checkpointLocation", where).start()
 
 
-def _ended(progress: dict[str, Any]) -> float:
+def ended(progress: dict[str, Any]) -> float:
     started = datetime.fromisoformat(progress["timestamp"]).timestamp()
     return started + float(progress["durationMs"]["triggerExecution"]) / 1000
 

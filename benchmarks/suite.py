@@ -1,4 +1,4 @@
-"""The seven benchmarks: what each one measures, how much of it, and the target.
+"""The benchmarks: what each one measures, how much of it, and the target. Those of durability are in `durability`.
 
 A benchmark is a function from a lab and a scale to findings. Structured Streaming is measured with both of
 its state stores wherever the target does not name one, and the better of the two is what Slipstream is
@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from benchmarks.data import Sizes, make_shop, make_totals
+from benchmarks.durability import recovery, safety, stall, storage
 from benchmarks.job import Engine, Job, Measured, percentile
 from benchmarks.lab import Lab
 from benchmarks.report import Finding, Target
@@ -41,6 +42,10 @@ class Scale:
     customers: int = 100_000
     state_keys: tuple[int, int] = (100_000, 10_000_000)
     state_files: int = 60
+    delays: Sequence[float] = (0.0, 0.05, 0.2, 1.0)
+    delayed_files: int = 100
+    recovery_keys: tuple[int, int] = (2_000_000, 20_000_000)
+    stall_files: int = 500
 
 
 FULL = Scale()
@@ -58,6 +63,10 @@ QUICK = Scale(
     customers=10_000,
     state_keys=(10_000, 500_000),
     state_files=10,
+    delays=(0.0, 0.2),
+    delayed_files=12,
+    recovery_keys=(20_000, 200_000),
+    stall_files=40,
 )
 
 
@@ -201,7 +210,19 @@ def _measure_state(lab: Lab, scale: Scale, keys: int) -> Measured:
     return lab.measure(Job("slipstream", "totals", dataset, files_per_batch=1), watch_memory=True)
 
 
-Name = Literal["backlog", "forced", "small", "visible", "join", "state", "floor"]
+Name = Literal[
+    "backlog",
+    "forced",
+    "small",
+    "visible",
+    "join",
+    "state",
+    "floor",
+    "storage",
+    "safety",
+    "recovery",
+    "stall",
+]
 BENCHMARKS: dict[Name, Callable[[Lab, Scale], list[Finding]]] = {
     "backlog": backlog,
     "forced": forced,
@@ -210,4 +231,8 @@ BENCHMARKS: dict[Name, Callable[[Lab, Scale], list[Finding]]] = {
     "join": join,
     "state": state,
     "floor": floor,
+    "storage": storage,
+    "safety": safety,
+    "recovery": recovery,
+    "stall": stall,
 }

@@ -12,14 +12,14 @@ from pyspark.sql import SparkSession
 import slipstream as sl
 from slipstream.durability.fsck import check_replica, check_store
 from slipstream.errors import UnknownView, ViewChanged
-from slipstream.rebuild import Rebuild, plan_rebuild, with_inputs
+from slipstream.rebuild import Rebuild, plan_rebuild
 from slipstream.settings import Starting, starting_with
 from slipstream.testing.oracle import assert_equal, recompute
 from slipstream.testing.pretend import eventually
 
 
 def entry(fingerprint: str) -> dict[str, Any]:
-    return {"fingerprint": fingerprint, "contents": {"columns": []}}
+    return {"fingerprint": fingerprint, "contents": {"columns": []}, "traces": []}
 
 
 KNOWN = {"a": entry("1"), "b": entry("1"), "c": entry("1")}
@@ -31,7 +31,8 @@ def test_what_reads_a_changed_view_is_rebuilt_with_it() -> None:
     assert plan_rebuild("s", KNOWN, declared, READS, ("a", "d")) == Rebuild(("a", "b", "d"), ("c",))
     assert plan_rebuild("s", KNOWN, KNOWN, READS, ()) == Rebuild((), ("a", "b", "c"))
     assert plan_rebuild("s", KNOWN, KNOWN, READS, ("c",)) == Rebuild(("c",), ("a", "b"))
-    assert with_inputs(["d"], READS) == {"a", "b", "c", "d"}
+    moved = {**KNOWN, "c": {**entry("1"), "traces": ["elsewhere"]}}
+    assert plan_rebuild("s", KNOWN, moved, READS, ("c",)) == Rebuild(("c",), ("a", "b"))
 
 
 def test_what_was_not_asked_for_is_an_error_that_says_what_to_do() -> None:

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Any, overload
+from typing import Any, get_args, overload
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -24,19 +27,38 @@ from slipstream.clock import Clock, SystemClock
 from slipstream.dataflow.contents import Contents, Reading
 from slipstream.dataflow.graph import Step
 from slipstream.datasource import SlipstreamSource
-from slipstream.definitions import Names, Query, ViewDefinition, check_complete, inputs_of
+from slipstream.definitions import Maintain, Names, Query, ViewDefinition, check_complete, inputs_of
 from slipstream.durability.lineage import computed_frontier, read_history
 from slipstream.durability.restore import Recovered, recover
 from slipstream.durability.store import Store
 from slipstream.durability.timetravel import resolve_epoch
 from slipstream.durations import seconds
 from slipstream.epoch import EpochReport, Loop, Summary
-from slipstream.errors import BadSourceOption, RecoveryWarning, SessionWarning, UnknownView
-from slipstream.observe import Backlog, Frontiers, read_frontiers
-from slipstream.plan import Catalyst, check_deterministic, check_plan
+from slipstream.errors import (
+    BadSourceOption,
+    BadViewOption,
+    RecoveryWarning,
+    SessionWarning,
+    StandingBy,
+    UnknownView,
+)
+from slipstream.observe import Backlog, Frontiers, notes, read_frontiers
+from slipstream.plan import Catalyst, check_deterministic, check_plan, check_recomputed, maintainable
 from slipstream.session import check_session, epoch_session, start_session
 from slipstream.settings import Durability, Exposure, History, Settings, starting
 from slipstream.sources import SESSION_SETTINGS, Source
+
+_standing_by: ContextVar[bool] = ContextVar("standing_by", default=False)
+
+
+@contextmanager
+def standing_by() -> Iterator[None]:
+    """Apps that are opened inside leave their store to the engine that has it, until `App.stand_by`."""
+    token = _standing_by.set(True)
+    try:
+        yield
+    finally:
+        _standing_by.reset(token)
 
 
 class App:
@@ -65,7 +87,10 @@ class App:
         self._clock = clock or SystemClock()
         self._durability = Durability(tuple(replicas), safe_on, Exposure.parse(max_unsafe))
         self._recovered = Recovered(0, anew=False)
-        self._claim = Store.claim(store, name, prepare=self._recover, takeover=starting().takeover)
+        if _standing_by.get():
+            self._claim = Store.watched(store)
+        else:
+            self._claim = Store.claim(store, name, prepare=self._recover, takeover=starting().takeover)
         self.store = Path(store)
         self._owns_spark = False
         try:
@@ -77,16 +102,15 @@ class App:
             self._catalyst = Catalyst(self.spark)
             self.spark.dataSource.register(SlipstreamSource)
             self._past = read_history(self._claim.store.root)
-            self._claim.begin(self._past.frontier, anew=self._recovered.anew)
-            if self._recovered.anew:
-                self._past = read_history(self._claim.store.root)
-            self._claim.store.discard_after(self._past.frontier)
+            if self._claim.held:
+                self._begin()
         except BaseException:
             self.close()
             raise
         self._names = Names()
         self._naming = threading.Lock()
         self._sources: dict[str, Source] = {}
+        self._rehearsable: set[str] = set()
         self._views: dict[str, DataFrame] = {}
         self.definitions: dict[str, ViewDefinition] = {}
         self._waiting: list[ViewDefinition] = []
@@ -94,6 +118,7 @@ class App:
         self._assembly: Assembly | None = None
         self._loop: Loop | None = None
         self._listeners: list[Callable[[EpochReport], None]] = []
+        self._turns: list[Callable[[int], None]] = []
         self._thread: threading.Thread | None = None
         self._failure: BaseException | None = None
         self._summary: Summary | None = None
@@ -108,30 +133,47 @@ class App:
                 "name replicas (App(..., replicas=[URL])), or leave out after_safe=",
             )
         self._names.take(name, "source")
-        folder = self._claim.store.root / "sources" / name
-        source.attach(name, self._epochs, folder, self._past.taken(name))
+        if self._claim.held:
+            self._attach(name, source)
+        elif source.stand_by(name, self._epochs, self._folder(name)):
+            self._rehearsable.add(name)
         if source.can_reject:
             self._names.take(f"{name}_rejected", "view of rejected rows")
         self._sources[name] = source
         return self._define(name, source.row_schema)
 
     @overload
-    def view(self, name: Query, /) -> DataFrame: ...
+    def view(self, name: Query, /, *, maintain: Maintain = ...) -> DataFrame: ...
     @overload
-    def view(self, name: str, query: str | Query, /) -> DataFrame | None: ...
+    def view(self, name: str, query: str | Query, /, *, maintain: Maintain = ...) -> DataFrame | None: ...
+    @overload
+    def view(self, /, *, maintain: Maintain) -> Callable[[Query], DataFrame | None]: ...
 
-    def view(self, name: str | Query, query: str | Query | None = None, /) -> DataFrame | None:
+    def view(
+        self,
+        name: str | Query | None = None,
+        query: str | Query | None = None,
+        /,
+        *,
+        maintain: Maintain = "incremental",
+    ) -> DataFrame | Callable[[Query], DataFrame | None] | None:
         """Declare a view: a function whose parameters name its inputs (as a decorator, or with a name), or
         SQL text.
 
-        Returns a DataFrame that stands for the view in queries, or None while an input is not declared yet.
+        With `maintain="recompute"` every epoch computes the query anew, over all of its input: for what cannot be
+        maintained by its changes. Returns a DataFrame that stands for the view in queries, or None while an
+        input is not declared yet; without a query, a decorator.
         """
+        if maintain not in get_args(Maintain):
+            raise BadViewOption(f"maintain={maintain!r}", [repr(each) for each in get_args(Maintain)])
+        if name is None and query is None:
+            return lambda function: self.view(function, maintain=maintain)
         if callable(name):
-            definition = ViewDefinition(name.__name__, inputs_of(name), name)
-        elif isinstance(query, str):
-            definition = self._from_sql(name, query)
-        elif callable(query):
-            definition = ViewDefinition(name, inputs_of(query), query)
+            definition = ViewDefinition(name.__name__, inputs_of(name), name, maintain)
+        elif isinstance(name, str) and isinstance(query, str):
+            definition = replace(self._from_sql(name, query), maintain=maintain)
+        elif isinstance(name, str) and callable(query):
+            definition = ViewDefinition(name, inputs_of(query), query, maintain)
         else:
             raise TypeError("app.view takes a function, or a name and a function or SQL text")
         self._names.take(definition.name, "view")
@@ -176,7 +218,9 @@ class App:
                 frame = view.query(*[self._placeholders[name] for name in view.inputs])
                 check_deterministic(self._catalyst, view.name, self._catalyst.analysed(frame))
                 known = {self._catalyst.leaf_of(each) for each in self._placeholders.values()}
-                check_plan(self._catalyst, view.name, self._catalyst.optimised(frame), known)
+                plan = maintainable(self._catalyst, frame)
+                check = check_recomputed if view.maintain == "recompute" else check_plan
+                check(self._catalyst, view.name, plan, known)
                 self._views[view.name] = frame
                 self.definitions[view.name] = view
                 self._define(view.name, frame.schema)
@@ -190,6 +234,29 @@ class App:
         return self._placeholders[name]
 
     # Running
+
+    def stand_by(self, waiting: Callable[[], bool]) -> bool:
+        """Wait, ready to go on at once, until the engine that has the store is gone, and take its place.
+
+        `waiting` is asked many times a second, and ends the wait by saying no. Returns whether the place is taken. Only
+        for an app that was opened inside `standing_by`.
+        """
+        rehearsal = self._assembled().rehearsal
+
+        def idle() -> bool:
+            rehearsal.keep_warm(self._claim.store.root, self._rehearsable, self._clock.monotonic())
+            return waiting()
+
+        claim = Store.await_claim(self.store, self.name, idle, self._recover)
+        if claim is None:
+            return False
+        self._claim = claim
+        self._past = read_history(claim.store.root)
+        self._begin()
+        for name, source in self._sources.items():
+            self._attach(name, source)
+        self._ready()
+        return True
 
     def run(self, until: str | int | None = None) -> Summary:
         """Run epochs in this thread: until "caught_up", up to an epoch, or until stopped."""
@@ -260,6 +327,12 @@ class App:
         """Call a function after each epoch, in the thread that runs them."""
         self._listeners.append(listener)
 
+    def on_turn(self, listener: Callable[[int], None]) -> None:
+        """Call a function with the last computed epoch at each turn of the loop, in its thread: before every
+        epoch, and many times a second while there is no input.
+        """
+        self._turns.append(listener)
+
     def backlog(self) -> dict[str, Backlog]:
         """How much input of each source waits. To be asked where epochs run (in `on_epoch`), or while none runs."""
         return {name: Backlog(source.backlog(), source.unit) for name, source in self._sources.items()}
@@ -294,9 +367,17 @@ class App:
         frames = {name: self._load(views[name.lower()], epoch) for name in mentioned}
         return self._with_names(frames, text)
 
-    def explain(self, view: str | None = None) -> str:
-        """How views are maintained: their operators, what each costs, what each keeps."""
-        return "\n\n".join(f"{name}\n{step.render(1)}" for name, step in self.steps(view).items())
+    def explain(self, view: str | None = None, stats: bool = False) -> str:
+        """How views are maintained: their operators, what each costs, what each keeps.
+
+        With `stats` also what each did in the last epoch: rows in and out, time, and the state that it keeps now.
+        """
+        steps = self.steps(view)
+        note = None
+        if stats:
+            loop = self._ready()
+            note = notes(self._claim.store.root, loop.frontier, loop.measured())
+        return "\n\n".join(f"{name}\n{step.render(1, note)}" for name, step in steps.items())
 
     def steps(self, view: str | None = None) -> dict[str, Step]:
         """What `explain` tells, as data: the last operator of each view, or of one, and what feeds it."""
@@ -315,6 +396,18 @@ class App:
         if self._recovered.said is not None:
             warnings.warn(f"{self.name}: {self._recovered.said}", RecoveryWarning, stacklevel=4)
 
+    def _begin(self) -> None:
+        """Go on from where the store stands: nobody else's epochs count from here."""
+        self._claim.begin(self._past.frontier, anew=self._recovered.anew)
+        self._past = read_history(self._claim.store.root)
+        self._claim.store.discard_after(self._past.frontier)
+
+    def _folder(self, source: str) -> Path:
+        return self._claim.store.root / "sources" / source
+
+    def _attach(self, name: str, source: Source) -> None:
+        source.attach(name, self._epochs, self._folder(name), self._past.taken(name))
+
     def _session(self, spark: SparkSession | None, master: str | None, shards: int | None) -> SparkSession:
         if spark is None:
             running = SparkSession.getActiveSession()
@@ -327,9 +420,10 @@ class App:
 
     def _ready(self) -> Loop:
         if self._loop is None:
-            assembly = self._assembled()
-            self._loop = assembly.loop(self._past)
-            self._loop.listeners = self._listeners
+            if not self._claim.held:
+                raise StandingBy(str(self.store))
+            self._loop = self._assembled().loop(self._claim, self._past, self._recovered.anew)
+            self._loop.listeners, self._loop.turns = self._listeners, self._turns
         return self._loop
 
     def _assembled(self) -> Assembly:
@@ -340,6 +434,7 @@ class App:
                 claim=self._claim,
                 sources=self._sources,
                 views=self._views,
+                recomputed={n for n, view in self.definitions.items() if view.maintain == "recompute"},
                 placeholders=self._placeholders,
                 inputs={name: view.inputs for name, view in self.definitions.items()},
                 shards=self.shards,
@@ -349,7 +444,6 @@ class App:
                 clock=self._clock,
                 past=self._past,
                 durability=self._durability,
-                catch_up=self._recovered.anew,
             )
         return self._assembly
 

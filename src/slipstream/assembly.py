@@ -5,7 +5,7 @@ loop.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,12 +18,24 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 from slipstream.clock import Clock
 from slipstream.dataflow.contents import Contents, recorded
 from slipstream.dataflow.graph import Step
+from slipstream.durability.identity import traces_of
 from slipstream.durability.lineage import JSON
 from slipstream.durability.lineage import History as Past
 from slipstream.durability.store import Claim
-from slipstream.epoch import Budget, Loop, Rejects, Template, Upkeep
-from slipstream.plan import Builder, Catalyst, Compiled, Delta, Leaf, ViewCompiler, input_delta
-from slipstream.rebuild import carry_out, plan_rebuild, with_inputs
+from slipstream.epoch import Budget, Loop, Rehearsal, Rejects, Template, Upkeep
+from slipstream.plan import (
+    Builder,
+    Catalyst,
+    Commons,
+    Compiled,
+    Delta,
+    Leaf,
+    Node,
+    ViewCompiler,
+    input_delta,
+    maintainable,
+)
+from slipstream.rebuild import Rebuild, carry_out, plan_rebuild
 from slipstream.settings import Durability, History, Limits, Settings, starting
 from slipstream.sources import Source
 
@@ -33,7 +45,8 @@ class Assembly:
     """Everything that is fixed while an app runs."""
 
     steps: dict[str, Step]
-    loop: Callable[[Past], Loop]
+    loop: Callable[[Claim, Past, bool], Loop]
+    rehearsal: Rehearsal
 
 
 def assemble(
@@ -42,6 +55,7 @@ def assemble(
     claim: Claim,
     sources: Mapping[str, Source],
     views: Mapping[str, DataFrame],
+    recomputed: Collection[str],
     placeholders: Mapping[str, DataFrame],
     inputs: Mapping[str, tuple[str, ...]],
     shards: int,
@@ -51,45 +65,46 @@ def assemble(
     clock: Clock,
     past: Past,
     durability: Durability,
-    catch_up: bool,
 ) -> Assembly:
     build = Builder(Catalyst(spark), shards, settings.hash_bits)
-    compiled, leaves = _compile(build, sources, views, placeholders)
+    compiled, leaves = _compile(build, sources, views, recomputed, placeholders)
     used = {name: sources[name] for name in leaves}
     contents = {view.name: _contents(view) for view in compiled}
     rejects = {name: _rejects(source) for name, source in used.items() if source.can_reject}
     catalog = _catalog(sources, compiled, contents, rejects)
-    known = claim.store.catalog()["views"] if past.frontier else catalog["views"]
-    asked = starting().rebuild if past.frontier else ()
-    anew = plan_rebuild(str(claim.store.root), known, catalog["views"], inputs, asked)
-    for name, view in catalog["views"].items():
-        rebuilt = claim.incarnation if name in anew.views else known.get(name, {}).get("rebuilt")
-        if rebuilt is not None:
-            view["rebuilt"] = rebuilt
+    asked = starting().rebuild
 
-    def rebuild(past: Past) -> None:
-        needed = with_inputs(anew.views, inputs)
-        other = Builder(Catalyst(spark), shards, settings.hash_bits)
-        chosen = {name: frame for name, frame in views.items() if name in needed}
-        made, read = _compile(other, sources, chosen, placeholders)
-        template = Template(other, read, [terminal for view in made for terminal in view.terminals])
-        traces = {trace for name in anew.views for trace in catalog["views"][name]["traces"]}
-        read_sources = {name: sources[name] for name in read}
+    def compare(claim: Claim, past: Past) -> Rebuild:
+        known = claim.store.catalog()["views"] if past.frontier else catalog["views"]
+        return plan_rebuild(
+            str(claim.store.root), known, catalog["views"], inputs, asked if past.frontier else ()
+        )
+
+    def rebuild(claim: Claim, past: Past, anew: Rebuild) -> None:
         bad = {each.trace: each.schema for each in rejects.values()}
-        carry_out(spark, claim, template, read_sources, past, shards, anew, traces, bad)
+        carry_out(spark, claim, template, used, past, shards, anew, traces_of(catalog), bad)
 
-    def loop(past: Past) -> Loop:
+    compare(claim, past)
+    terminals = [terminal for view in compiled for terminal in view.terminals]
+    plans = {view.name: view.terminals or _read_by_others(view) for view in compiled}
+    template = Template(build, leaves, terminals, plans)
+
+    def loop(claim: Claim, past: Past, catch_up: bool) -> Loop:
+        anew = compare(claim, past)  # again: one that stood by was assembled long ago
+        known = claim.store.catalog()["views"]
+        for name, view in catalog["views"].items():
+            rebuilt = claim.incarnation if name in anew.views else known.get(name, {}).get("rebuilt")
+            if rebuilt is not None:
+                view["rebuilt"] = rebuilt
         if anew.views:
-            rebuild(past)
+            rebuild(claim, past, anew)
         claim.store.write_catalog(catalog)
-        traces = {trace for view in catalog["views"].values() for trace in view["traces"]}
-        claim.fence(past.frontier, [claim.store.root / trace for trace in sorted(traces)])
-        terminals = [terminal for view in compiled for terminal in view.terminals]
+        claim.fence(past.frontier, [claim.store.root / trace for trace in traces_of(catalog)])
         histories = [each.trace for each in contents.values()] + [each.trace for each in rejects.values()]
         return Loop(
             spark=spark,
             claim=claim,
-            template=Template(build, leaves, terminals),
+            template=template,
             inputs=used,
             rejects=rejects,
             budgets={
@@ -101,26 +116,35 @@ def assemble(
             past=past,
             durability=durability,
             catch_up=catch_up,
+            begins=build.begins,
+            reads=_reads(compiled),
         )
 
-    return Assembly({view.name: view.step for view in compiled}, loop)
+    steps = {view.name: view.step for view in compiled}
+    return Assembly(steps, loop, Rehearsal(spark, template, used, shards))
 
 
 def _compile(
     build: Builder,
     sources: Mapping[str, Source],
     views: Mapping[str, DataFrame],
+    recomputed: Collection[str],
     placeholders: Mapping[str, DataFrame],
 ) -> tuple[list[Compiled], dict[str, Leaf]]:
     """Every view, in the order in which they can be compiled, and the leaves of the sources that they read."""
     catalyst = build.catalyst
     names = {catalyst.leaf_of(frame): name for name, frame in placeholders.items()}
     readers: Counter[str] = Counter()
-    for frame in views.values():
-        for node in catalyst.nodes(catalyst.optimised(frame)):
+    plans = {name: maintainable(catalyst, frame) for name, frame in views.items()}
+    for plan in plans.values():
+        for node in catalyst.nodes(plan):
             identity = catalyst.leaf_id(node)
             if identity in names:
                 readers[names[identity]] += 1
+    commons = Commons(catalyst, names)
+    for name, plan in plans.items():
+        if name not in recomputed:
+            commons.count(plan, readers[name])
     inputs: dict[int, Delta] = {}
     leaves: dict[str, Leaf] = {}
     for name, source in sources.items():
@@ -140,11 +164,26 @@ def _compile(
             inputs[catalyst.leaf_of(placeholders[name])] = delta
     compiled = []
     for name, frame in views.items():
-        view = ViewCompiler(build, name, inputs, names).compile(frame, readers[name])
+        compiler = ViewCompiler(build, name, inputs, commons)
+        view = compiler.compile(plans[name], frame.schema, readers[name], name in recomputed)
         compiled.append(view)
         if view.delta is not None:
             inputs[catalyst.leaf_of(placeholders[name])] = replace(view.delta, step=Step("View", name))
     return compiled, leaves
+
+
+def _read_by_others(view: Compiled) -> tuple[Node, ...]:
+    """The plan of a view that has no terminal of its own, because others read its change."""
+    return () if view.delta is None else (view.delta.plan,)
+
+
+def _reads(compiled: list[Compiled]) -> dict[str, set[str]]:
+    """The views that each view reads, directly or not."""
+    reads: dict[str, set[str]] = {}
+    for view in compiled:
+        direct = {step.detail for step in view.step.walk() if step.kind == "View"}
+        reads[view.name] = direct.union(*(reads[name] for name in direct))
+    return reads
 
 
 def _contents(view: Compiled) -> Contents:

@@ -31,6 +31,12 @@ class _Armed:
 _armed = _Armed(os.environ[VARIABLE]) if os.environ.get(VARIABLE) else None
 
 
+def arm(text: str) -> None:
+    """Arm a point in this process: what the variable would say. For a process that a test has forked."""
+    global _armed
+    _armed = _Armed(text)
+
+
 def crash_point(name: str) -> None:
     """Die here, if a test has asked for it."""
     if _armed is not None and _armed.point == name:

@@ -10,12 +10,14 @@ import inspect
 import keyword
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Literal
 
 from pyspark.sql import DataFrame
 
 from slipstream.errors import BadName, NameTaken, UnknownInput, ViewCycle
 
 Query = Callable[..., DataFrame]
+Maintain = Literal["incremental", "recompute"]
 
 
 @dataclass(frozen=True)
@@ -25,6 +27,7 @@ class ViewDefinition:
     name: str
     inputs: tuple[str, ...]
     query: Query
+    maintain: Maintain = "incremental"
 
 
 class Names:

@@ -229,6 +229,11 @@ class CannotMaintain(SlipstreamError):
         super().__init__(f"view '{view}': cannot maintain {what}: {why}. Instead: {instead}.")
 
 
+class BadViewOption(SlipstreamError):
+    def __init__(self, given: str, known: Iterable[str]) -> None:
+        super().__init__(f"app.view was given {given}. There are: {', '.join(known)}.")
+
+
 class NotAStore(SlipstreamError):
     def __init__(self, path: str) -> None:
         super().__init__(
@@ -242,6 +247,17 @@ class StoreInUse(SlipstreamError):
         super().__init__(
             f"the store '{path}' is in use by {holder or 'another process'}. Two engines cannot write one store: "
             "stop the other one, or give this app a store of its own."
+        )
+
+
+class StandingBy(SlipstreamError):
+    """An app that stands by for another process was asked to run or to read."""
+
+    def __init__(self, store: str) -> None:
+        super().__init__(
+            f"this process stands by for the engine that has the store '{store}': until it takes over, its app can "
+            "be declared, and neither run nor read. In a file for `slipstream run`, put what reads views under "
+            '`if __name__ == "__main__":`.'
         )
 
 
@@ -286,12 +302,17 @@ def _when(clock: float) -> str:
 
 
 class EpochFailed(SlipstreamError):
-    """An epoch's job failed."""
+    """An epoch's job failed. `views`: those that failed of themselves, if that could be found out."""
 
-    def __init__(self, epoch: int, frontier: int, cause: str) -> None:
+    def __init__(self, epoch: int, frontier: int, causes: dict[str, str]) -> None:
+        self.views = tuple(view for view in causes if view)
+        where = (
+            f" in {'view' if len(self.views) == 1 else 'views'} {listed(self.views)}" if self.views else ""
+        )
+        told = "\n".join(f"Cause{f' in {view}' if view else ''}: {cause}" for view, cause in causes.items())
         super().__init__(
-            f"epoch {epoch} failed; the app stays at epoch {frontier} and nothing is lost. Mend what the cause below "
-            f"names and run again: the same input is taken again.\nCause: {cause}"
+            f"epoch {epoch} failed{where}; the app stays at epoch {frontier} and nothing is lost. Mend what the cause "
+            f"below names and run again: the same input is taken again.\n{told}"
         )
 
 

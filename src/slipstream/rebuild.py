@@ -3,11 +3,12 @@
 State of one query is never used for another. A view whose query changed, or that is new on a store that has epochs,
 is an error unless its rebuilding was asked for; what reads such a view is rebuilt with it. Unchanged views go on.
 
-A rebuild is one epoch in a store of its own: the views, and those that they read, over all the input that was
-consumed so far, which the sources must still be able to give. Its layers then take the place of the old ones, as flat
-layers up to the newest epoch: time travel in a rebuilt view begins there. The catalog loses the views before their
-traces are touched and has them again afterwards, so a rebuild that is cut short is asked for again, and nobody reads
-half of it.
+A rebuild is one epoch in a store of its own, over all the input that was consumed so far, which the sources must still
+be able to give. All views are computed, because views share what they have in common, and then only the traces of
+those that are rebuilt take the place of the old ones, as flat layers up to the newest epoch: time travel in a rebuilt
+view begins there. A view that finds a shared trace elsewhere than before counts as changed. The catalog loses the
+views before their traces are touched and has them again afterwards, so a rebuild that is cut short is asked for
+again, and nobody reads half of it.
 """
 
 from __future__ import annotations
@@ -71,14 +72,6 @@ def with_readers(views: set[str], inputs: Mapping[str, Iterable[str]]) -> set[st
     return found
 
 
-def with_inputs(views: Iterable[str], inputs: Mapping[str, Iterable[str]]) -> set[str]:
-    """Views, and all the views that they read, directly or not."""
-    found = set(views)
-    while more := {name for view in found for name in inputs.get(view, ()) if name in inputs} - found:
-        found |= more
-    return found
-
-
 def carry_out(
     spark: SparkSession,
     claim: Claim,
@@ -90,7 +83,7 @@ def carry_out(
     traces: Iterable[str],
     rejects: Mapping[str, pa.Schema],
 ) -> None:
-    """Compute views anew with a template that has them and what they read, and put their traces in place."""
+    """Compute everything anew with the app's template, and put the traces of the rebuilt views in place."""
     root, scratch = claim.store.root, claim.store.root / ".rebuild"
     shutil.rmtree(scratch, ignore_errors=True)
     frames = {}
@@ -122,5 +115,5 @@ def _whole(directory: Path, epoch: int) -> bool:
         return False
 
 
-def _meaning(view: Mapping[str, Any]) -> tuple[str, list[str]]:
-    return view["fingerprint"], view["contents"]["columns"]
+def _meaning(view: Mapping[str, Any]) -> tuple[str, list[str], list[str]]:
+    return view["fingerprint"], view["contents"]["columns"], view["traces"]

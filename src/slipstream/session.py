@@ -132,10 +132,17 @@ EPOCH = (
         "no limit: with any other, Spark measures the whole batch again after every row",
     ),
     Setting(
+        "spark.sql.legacy.allowHashOnMapType",
+        "true",
+        "Spark sorts the entries of a map that is grouped by, so that equal maps have equal hashes",
+    ),
+    Setting(
         "spark.sql.optimizer.excludedRules",
         "org.apache.spark.sql.catalyst.optimizer.ConvertToLocalRelation,"
-        "org.apache.spark.sql.catalyst.optimizer.PropagateEmptyRelation",
-        "an epoch without input keeps its plan's shape, so that every operator still publishes its layer",
+        "org.apache.spark.sql.catalyst.optimizer.PropagateEmptyRelation,"
+        "org.apache.spark.sql.execution.planmerging.MergeSubplans",
+        "an epoch without input keeps its plan's shape, so that every operator still publishes its layer; and no "
+        "aggregate is made a subquery, which Spark would run as a job of its own",
     ),
 )
 

@@ -22,6 +22,7 @@ from slipstream.dataflow.record import Record
 from slipstream.dataflow.regroup import Regroup
 from slipstream.dataflow.task import Task
 from slipstream.dataflow.topk import TopK
+from slipstream.dataflow.whole import Whole
 
 HASH = 4  # few hashes, so that keys collide
 values = st.one_of(
@@ -66,6 +67,7 @@ OPERATORS: dict[str, Any] = {
     "regroup": Regroup("v", ("left", "right"), JOINED),
     "topk": TopK("v", "t", BAG, 3),
     "record": Record("v", "t", BAG),
+    "whole": Whole("v", "t", BAG),
 }
 
 

@@ -75,8 +75,8 @@ def test_a_failed_epoch_publishes_nothing_and_is_taken_again(open_app: Any) -> N
     with pytest.raises(EpochFailed) as failed:
         app.run(until="caught_up")
     assert str(failed.value).startswith(
-        "epoch 2 failed; the app stays at epoch 1 and nothing is lost. Mend what the cause below names and run again: "
-        "the same input is taken again.\nCause: "
+        "epoch 2 failed in view 'sums'; the app stays at epoch 1 and nothing is lost. Mend what the cause below names "
+        "and run again: the same input is taken again.\nCause in sums: "
     )
     assert app.epoch == 1
     assert rows_of(app.read("sums")) == [("x", 2**62, 1)]

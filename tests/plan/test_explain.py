@@ -30,3 +30,28 @@ def test_explain_is_the_same_whenever_it_is_asked(spark: SparkSession, tmp_path:
     text = explained(spark, tmp_path / "one")
     assert text == explained(spark, tmp_path / "two")
     assert text + "\n" == (Path(__file__).parent / "explain.golden.txt").read_text()
+
+
+def test_explain_with_stats_tells_what_each_operator_did_and_keeps(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    orders = sl.memory("oid long, cid long, amount double", key=["oid"])
+    customers = sl.memory("cid long, country string")
+    with sl.App("shop", store=tmp_path / "store", spark=spark, shards=1) as app:
+        app.source("orders", orders)
+        app.source("customers", customers)
+        app.view("joined", "SELECT oid, country FROM orders JOIN customers USING (cid)")
+        app.view("shown", "SELECT country, collect_set(oid) AS oids FROM joined GROUP BY country")
+        assert "keeps 0 rows" in app.explain("joined", stats=True)
+        assert "rows in" not in app.explain("joined", stats=True)
+        customers.append([(1, "NL"), (2, "BE")])
+        orders.append([(10, 1, 1.0), (11, 1, 2.0), (12, 2, 3.0)])
+        app.run(until="caught_up")
+        said = app.explain(stats=True).splitlines()
+        notes = {line.split()[0]: said[i + 1] for i, line in enumerate(said[:-1]) if "costs" in line}
+        assert "3 rows in, 3 out" in notes["Upsert"]
+        assert "5 rows in, 3 out" in notes["Join"]
+        assert "keeps 5 rows" in notes["Join"]
+        assert "in 2 layers" in notes["Join"]
+        assert "3 rows in, 3 out" in notes["Regroup"]
+        assert "ms in Python" in notes["Join"]

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.functions import pandas_udf
 
 import slipstream as sl
-from slipstream.errors import CannotMaintain
+from slipstream.errors import BadViewOption, CannotMaintain
 
 pytestmark = pytest.mark.spark
 
@@ -28,7 +28,6 @@ def app(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 FROZEN = "it is a different value whenever it is asked, and would be frozen at the time the view was defined"
 RANDOM = "it gives another value each time it is computed, so what was added could never be taken away"
-WITHIN = "a subquery that stays inside an expression cannot be maintained yet"
 OPEN = "which rows it keeps is left open"
 
 REFUSED = {
@@ -49,21 +48,13 @@ REFUSED = {
     ),
     "sampled": ("SELECT * FROM t TABLESAMPLE (10 PERCENT)", "Sample", "it picks rows at random"),
     "limited": ("SELECT * FROM t LIMIT 3", "LIMIT without ORDER BY", OPEN),
-    "offset": (
-        "SELECT * FROM t ORDER BY k LIMIT 3 OFFSET 2",
-        "OFFSET",
-        "only the first rows of an order can be maintained yet",
+    "offset": ("SELECT * FROM t OFFSET 2", "OFFSET without ORDER BY", OPEN),
+    "scalar_limited": ("SELECT k, (SELECT v FROM u LIMIT 1) m FROM t", "LIMIT without ORDER BY", OPEN),
+    "recursive": (
+        "WITH RECURSIVE r(n) AS (SELECT min(v) FROM t UNION ALL SELECT n + 1 FROM r WHERE n < 9) SELECT n FROM r",
+        "UnionLoop",
+        "no rule maintains UnionLoop by its changes",
     ),
-    "below": ("SELECT t.v FROM t JOIN u ON t.v < u.v", "Join Inner, (v < v)", "at least one equality"),
-    "crossed": ("SELECT t.v FROM t CROSS JOIN u", "Join", "at least one equality"),
-    "scalar": ("SELECT k, (SELECT max(v) FROM u) m FROM t", "ScalarSubquery", WITHIN),
-    "global_list": (
-        "SELECT collect_list(v) FROM t",
-        "collect_list(v",
-        "over the whole input only count, sum, avg, variance, stddev, min and max",
-    ),
-    "constant": ("SELECT 1 AS one", "OneRowRelation", "it reads no source"),
-    "ranged": ("SELECT t.k FROM t JOIN range(3) r ON r.id = t.v", "Range", "it reads no source"),
 }
 
 
@@ -103,20 +94,47 @@ def test_a_table_that_is_not_followed_is_refused(app: sl.App, tmp_path: Path) ->
         app.view(with_table)
 
 
-def test_rows_of_the_program_are_refused_as_they_would_never_change(app: sl.App) -> None:
+def test_rows_of_the_program_are_refused_as_a_later_start_could_not_tell_them(app: sl.App) -> None:
     fixed = app.spark.createDataFrame([("x",)], "k string")
-    with pytest.raises(CannotMaintain, match=r"Instead: "):
+    with pytest.raises(
+        CannotMaintain, match=r"could not tell whether they are the same. Instead: write them as"
+    ):
         app.view("with_rows", lambda t: t.join(fixed, "k"))
 
 
-def test_an_aggregate_in_python_is_refused(app: sl.App) -> None:
+def in_batches(t: DataFrame) -> DataFrame:
+    return t.mapInPandas(lambda batches: batches, "k string, v long")
+
+
+def test_a_refusal_says_that_the_view_can_be_computed_anew(app: sl.App) -> None:
+    with pytest.raises(
+        CannotMaintain, match=r"no rule maintains MapInPandas by its changes.*maintain='recompute'"
+    ):
+        app.view("in_batches", in_batches)
+
+
+@pytest.mark.parametrize("name", ["rand", "now", "limited", "offset", "sampled"])
+def test_what_has_no_one_answer_is_refused_even_to_be_computed_anew(app: sl.App, name: str) -> None:
+    with pytest.raises(CannotMaintain):
+        app.view(f"refused_{name}", REFUSED[name][0], maintain="recompute")
+
+
+def test_a_whole_aggregate_in_python_is_refused(app: sl.App) -> None:
     def largest(values):  # type: ignore[no-untyped-def]
         return float(values.max())
 
     largest.__annotations__ = {"values": pd.Series, "return": float}
     top = pandas_udf(largest, "double")  # type: ignore[call-overload]
-    with pytest.raises(CannotMaintain, match=r"aggregates written in Python cannot be maintained yet"):
-        app.view("by_python", lambda t: t.groupBy("k").agg(top("v").alias("m")))
+    with pytest.raises(CannotMaintain, match=r"a whole input is not given to an aggregate written in Python"):
+        app.view("by_python", lambda t: t.agg(top("v").alias("m")))
+
+
+def test_an_unknown_way_to_maintain_is_refused(app: sl.App) -> None:
+    with pytest.raises(
+        BadViewOption,
+        match=r"app.view was given maintain='weekly'. There are: 'incremental', 'recompute'.",
+    ):
+        app.view("again", "SELECT * FROM t", maintain="weekly")  # type: ignore[call-overload]
 
 
 def test_a_refused_view_leaves_its_name_free(app: sl.App) -> None:

@@ -84,6 +84,17 @@ def run(
         list[str] | None,
         typer.Option(help="Compute a view that was changed or added from its inputs; may be repeated."),
     ] = None,
+    supervised: Annotated[
+        bool, typer.Option("--supervise", help="Start the engine again when it dies or hangs.")
+    ] = False,
+    standby: Annotated[
+        bool, typer.Option("--standby", help="The same, with a second engine that takes over at once.")
+    ] = False,
+    stuck_after: Annotated[
+        str, typer.Option(help="With --supervise: how long an engine may show no sign of life.")
+    ] = "60s",
+    beat: Annotated[Path | None, typer.Option(hidden=True)] = None,
+    await_store: Annotated[bool, typer.Option(hidden=True)] = False,
 ) -> None:
     """Run the app that a file declares, until it is stopped.
 
@@ -94,18 +105,38 @@ def run(
     Example: [bold]slipstream run shop.py --until caught_up[/]
     """
     goal = _goal(until)
+    if supervised or standby:
+        sys.exit(_supervised(file, until, as_json, standby, stuck_after))
     from slipstream.cli.displays import display
+    from slipstream.cli.heartbeat import Heart, end_with
     from slipstream.cli.loading import load_app
     from slipstream.cli.running import Signals, aside, run_app
     from slipstream.settings import Starting
 
     console = Console(highlight=False)
     signals = Signals()
-    with _starting(console, f"starting Spark for {file}", as_json):
-        app = aside(lambda: load_app(file, Starting(takeover, tuple(rebuild or ()))))
+    heart = Heart(beat)
+    if beat is not None:
+        end_with(sys.stdin.fileno())
+    heart.beat("starting")
+    wanted = Starting(takeover, tuple(rebuild or ()))
+    try:
+        with _starting(console, f"starting Spark for {file}", as_json):
+            app = aside(lambda: load_app(file, wanted, standby=await_store))
+    except SlipstreamError:
+        heart.beat("refused")
+        raise
+    if await_store:
+
+        def waiting() -> bool:
+            heart.beat("standby")
+            return not signals.count
+
+        aside(lambda: app.stand_by(waiting))
     if signals.count:
         print("stopped before the first epoch was begun", file=sys.stderr)
         return
+    app.on_turn(lambda epoch: heart.beat("running", epoch))
     with display(app.name, console, as_json) as shown:
         summary = run_app(app, goal, shown, signals)
     epoch = app.epoch
@@ -256,6 +287,19 @@ def _explained(file: Path, view: str | None) -> tuple[dict[str, Any], str]:
 
     with load_app(file) as app:
         return {name: asdict(step) for name, step in app.steps(view).items()}, app.explain(view)
+
+
+def _supervised(file: Path, until: str | None, as_json: bool, standby: bool, stuck_after: str) -> int:
+    from slipstream.cli.supervise import engine_command, supervise
+    from slipstream.cli.watchover import Policy
+    from slipstream.durations import seconds
+
+    policy = Policy(stuck_after=seconds(stuck_after), standby=standby)
+
+    def say(text: str) -> None:
+        print(f"supervisor: {text}", file=sys.stderr, flush=True)
+
+    return supervise(engine_command(file, until, as_json), policy, say)
 
 
 def _goal(until: str | None) -> str | int | None:

@@ -17,28 +17,28 @@ from __future__ import annotations
 import sys
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn
 
 from pyspark import cloudpickle
 
-from slipstream.app import App
+from slipstream.app import App, standing_by
 from slipstream.errors import AppRunsItself, LoadFailed, NoApp, SeveralApps, SlipstreamError
 from slipstream.settings import Starting, starting_with
 
 MODULE = "slipstream_app"
 
 
-def load_app(path: Path, wanted: Starting | None = None) -> App:
-    """Run a file and return its app, started as is wanted."""
+def load_app(path: Path, wanted: Starting | None = None, *, standby: bool = False) -> App:
+    """Run a file and return its app, started as is wanted; it leaves its store alone if it is to stand by."""
     module = ModuleType(MODULE)
     module.__file__ = str(path.resolve())
     sys.modules[MODULE] = module
     sys.path.insert(0, str(path.resolve().parent))
     cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
-    with _only_declaring(), starting_with(wanted or Starting()):
+    with _only_declaring(), starting_with(wanted or Starting()), standing_by() if standby else nullcontext():
         try:
             exec(compile(path.read_bytes(), module.__file__, "exec"), module.__dict__)
         except Exception as error:

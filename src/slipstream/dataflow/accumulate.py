@@ -46,6 +46,11 @@ class Accumulate:
     everything: bool = False  # no grouping keys: one row, even over no input
     combined: bool = False
 
+    @property
+    def __name__(self) -> str:
+        """Its name in Spark's plan, by which its metrics are found: the trace that is its own."""
+        return self.trace
+
     def output(self) -> pa.Schema:
         """h, keys, buffers, diff; statistics where the change goes nowhere."""
         if not self.emits:

@@ -41,6 +41,11 @@ class Extreme:
     largest: tuple[bool, ...]
     shown: tuple[tuple[Literal["sum", "extreme"], int], ...]
 
+    @property
+    def __name__(self) -> str:
+        """Its name in Spark's plan, by which its metrics are found: the trace that is its own."""
+        return self.sums.trace
+
     def output(self) -> pa.Schema:
         """h, keys, what is shown, diff; statistics where the change goes nowhere."""
         if not self.sums.emits:

@@ -6,19 +6,24 @@ same ids, and the same traces, whenever and wherever it is compiled.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 COSTS = {
     "Source": "the new input",
+    "Shared": "nothing: it is computed once",
     "View": "the change of that view",
+    "Constant": "nothing after the first epoch",
     "Linear": "the change",
     "Upsert": "one lookup for each key in the change",
     "Accumulate": "one lookup for each key in the change",
     "Extreme": "one lookup for each key in the change, more where an extreme is taken away",
     "Join": "the change and its matches",
+    "CrossJoin": "WARNING: the change times the whole other input, as there is no equality to look up by",
     "Regroup": "the touched groups, whole",
     "TopK": "the change and the first rows of each shard",
+    "Whole": "all rows of its input",
+    "Recompute": "WARNING: the whole query, over all rows of its inputs",
     "Record": "the change",
 }
 
@@ -41,8 +46,13 @@ class Step:
         for each in self.inputs:
             yield from each.walk()
 
-    def render(self, indent: int = 0) -> str:
-        """The step and what feeds it, one line each; for what keeps a trace, which, and what an epoch costs it."""
+    def render(self, indent: int = 0, note: Callable[[Step], str] | None = None) -> str:
+        """The step and what feeds it, one line each; for what keeps a trace, which, and what an epoch costs it. `note`
+        may say more of such a step, on a line of its own.
+        """
+        margin = "  " * indent
         kept = f"   [{', '.join(self.traces)}]   costs {COSTS[self.kind]}" if self.traces else ""
-        line = f"{'  ' * indent}{self.kind:<10} {self.detail}{kept}"
-        return "\n".join([line, *(each.render(indent + 1) for each in self.inputs)])
+        lines = [f"{margin}{self.kind:<10} {self.detail}{kept}"]
+        if note is not None and (said := note(self)):
+            lines.append(f"{margin}{' ':<10} {said}")
+        return "\n".join([*lines, *(each.render(indent + 1, note) for each in self.inputs)])

@@ -7,6 +7,11 @@ are filtered out below, in Catalyst.
 State is one bag trace for each side, by join key. An epoch costs the changes and their matches. Matches need
 not be consolidated: an update and its retraction in two layers both match, and their products cancel. Where an
 aggregation follows at once, pairs are added up here (`Combine`): what leaves the task is a row for each group.
+
+Pairs that never were must not leave the task, because an expression above may fail on one (a division by what became
+zero). The terms have such pairs, once added and once taken away: with a row that is gone and whose retraction lies in
+another layer, and, where a key changes on both sides, of an old row and a new one. The pairs of such keys are added
+up before they leave.
 """
 
 from __future__ import annotations
@@ -25,6 +30,7 @@ from slipstream.trace import rows as trace_rows
 from slipstream.trace.rows import column, integers
 
 Longs = npt.NDArray[np.int64]
+_ODD = np.int64(0x9E3779B97F4A7C15 - (1 << 64))  # to tell the rows of a pair apart in one hash
 
 
 @dataclass(frozen=True)
@@ -37,6 +43,11 @@ class Join:
     traces: tuple[str, str]
     input: pa.Schema
     combine: Combine | None = None
+
+    @property
+    def __name__(self) -> str:
+        """Its name in Spark's plan, by which its metrics are found: the trace that is its own."""
+        return self.traces[0]
 
     def output(self) -> pa.Schema:
         """h, keys, left values, right values, diff; or what `combine` makes of them."""
@@ -62,20 +73,37 @@ class Join:
 
     def _pairs(self, task: Task, left: pa.Table, right: pa.Table) -> Iterator[pa.Table]:
         """The change of the product, part by part."""
+        at_left, at_right = match(left, right)
+        of_both = np.unique(integers(left, "h")[at_left])
+        doubtful: list[_Pairs] = []
+        for pairs in self._terms(task, left, right, at_left, at_right):
+            unsure = pairs.may_cancel(of_both) if self.combine is None else np.zeros(len(pairs.h), dtype=bool)
+            if unsure.any():
+                doubtful.append(pairs.only(unsure))
+                pairs = pairs.only(~unsure)
+            if len(pairs.h):
+                yield pairs.rows
+        if doubtful:
+            yield _added_up(doubtful)
+
+    def _terms(
+        self, task: Task, left: pa.Table, right: pa.Table, at_left: Longs, at_right: Longs
+    ) -> Iterator[_Pairs]:
+        """The three terms of the rule."""
         if left.num_rows:
             at, stored = task.before(self.traces[1], right.schema).matches(*_probe(left))
             yield from self._product(left, at, stored, flipped=False)
         if right.num_rows:
             at, stored = task.before(self.traces[0], left.schema).matches(*_probe(right))
             yield from self._product(right, at, stored, flipped=True)
-        if left.num_rows and right.num_rows:
-            at_left, at_right = match(left, right)
-            yield from self._product(left, at_left, right.take(pa.array(at_right)), flipped=False)
+        yield from self._product(left, at_left, right.take(pa.array(at_right)), flipped=False)
 
-    def _product(self, changed: pa.Table, at: Longs, matched: pa.Table, flipped: bool) -> Iterator[pa.Table]:
+    def _product(self, changed: pa.Table, at: Longs, matched: pa.Table, flipped: bool) -> Iterator[_Pairs]:
         """Rows of the product: changed[at[i]] with matched[i]."""
         if len(at) == 0:
             return
+        one, two = integers(changed, "r")[at], integers(matched, "r")
+        mixed = two * _ODD + one if flipped else one * _ODD + two
         schema = self._pair_schema()
         own, other = ("b", "a") if flipped else ("a", "b")
         picked = pa.array(at)
@@ -88,7 +116,37 @@ class Join:
             else:
                 mine = f"v{name[1:]}" if name[0] == own else name
                 arrays.append(column(changed, mine).take(picked))
-        yield pa.Table.from_arrays(arrays, schema=schema)
+        rows = pa.Table.from_arrays(arrays, schema=schema)
+        yield _Pairs(rows, integers(changed, "h")[at], mixed, integers(matched, "diff") < 0)
+
+
+@dataclass(frozen=True, eq=False)
+class _Pairs:
+    """Some pairs, with a hash of the key, one of both rows, and whether the row that was looked up is a retraction."""
+
+    rows: pa.Table
+    h: Longs
+    r: Longs
+    gone: npt.NDArray[np.bool_]
+
+    def may_cancel(self, of_both: Longs) -> npt.NDArray[np.bool_]:
+        """Those whose key is among `of_both`, or has had a row that is gone."""
+        keys = np.union1d(of_both, self.h[self.gone])
+        return np.isin(self.h, keys) if len(keys) else np.zeros(len(self.h), dtype=bool)
+
+    def only(self, which: npt.NDArray[np.bool_]) -> _Pairs:
+        return _Pairs(self.rows.filter(pa.array(which)), self.h[which], self.r[which], self.gone[which])
+
+
+def _added_up(parts: list[_Pairs]) -> pa.Table:
+    """Pairs, each once, without those that cancel out."""
+    pairs = pa.concat_tables([part.rows for part in parts]).combine_chunks()
+    identity = [column(pairs, name) for name in pairs.column_names if name != "diff"]
+    groups = trace_rows.group_rows([np.concatenate([part.r for part in parts])], identity)
+    sums = np.add.reduceat(integers(pairs, "diff")[groups.order], groups.starts)
+    kept = sums != 0
+    once = pairs.take(pa.array(groups.order[groups.starts][kept]))
+    return once.set_column(once.schema.get_field_index("diff"), "diff", pa.array(sums[kept]))
 
 
 def split_sides(table: pa.Table, epoch: int) -> tuple[pa.Table, pa.Table]:

@@ -22,6 +22,11 @@ class Record:
     trace: str
     input: pa.Schema
 
+    @property
+    def __name__(self) -> str:
+        """Its name in Spark's plan, by which its metrics are found: the trace that is its own."""
+        return self.trace
+
     def output(self) -> pa.Schema:
         return STATS_SCHEMA
 

@@ -8,6 +8,10 @@ is added to the grouping key; side is the diff of what comes out.
 State is a bag trace for each input, by key. An epoch costs the touched groups, whole. Rows leave in the
 canonical order of the trace, so that a function that depends on order (collect_list, a rank among ties) sees
 the same order whenever it sees the same group.
+
+An aggregate without keys has one group, the whole input, and a row even over nothing. So its group is handed
+over with one row more on either side, a *ghost* that no aggregate counts, in every epoch: the group is never
+empty, except before the first epoch, when there was no row to take away.
 """
 
 from __future__ import annotations
@@ -34,10 +38,16 @@ class Regroup:
     name: str
     traces: tuple[str, ...]
     input: pa.Schema
+    everything: bool = False  # an aggregate without keys
+
+    @property
+    def __name__(self) -> str:
+        """Its name in Spark's plan, by which its metrics are found: the trace that is its own."""
+        return self.traces[0]
 
     def output(self) -> pa.Schema:
-        """tag (which input), side (-1 before, 1 after), keys, values of the first input, values of the
-        second.
+        """tag (which input; of a ghost, -1), side (-1 before, 1 after), keys, values of the first input, values of
+        the second.
         """
         values = [field for field in self.input if field.name[0] in "kab"]
         return pa.schema([("tag", pa.int32()), ("side", pa.int32()), *values])
@@ -54,6 +64,14 @@ class Regroup:
                 yield from self._group_rows(tag, -1, before)
                 yield from self._group_rows(tag, 1, after)
             task.write(trace, change)
+        if self.everything and task.holds(0):
+            yield from self._ghosts((1,) if task.epoch == 1 else (-1, 1))
+
+    def _ghosts(self, sides: tuple[int, ...]) -> Iterator[pa.RecordBatch]:
+        schema = self.output()
+        known = {"tag": pa.array([-1] * len(sides), pa.int32()), "side": pa.array(sides, pa.int32())}
+        arrays = [known[f.name] if f.name in known else pa.nulls(len(sides), f.type) for f in schema]
+        yield from emit(pa.Table.from_arrays(arrays, schema=schema))
 
     def _group_rows(self, tag: int, side: int, rows: pa.Table) -> Iterator[pa.RecordBatch]:
         times = np.maximum(integers(rows, "diff"), 0)

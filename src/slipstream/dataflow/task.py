@@ -15,10 +15,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext
 
-from slipstream.trace import Span, TraceReader, TraceWriter, shard_span
+from slipstream.trace import Span, TraceReader, TraceWriter, places, shard_span
 from slipstream.trace.rows import column
 
 EPOCH_PROPERTY = "slipstream.epoch"
@@ -61,6 +62,11 @@ class Task:
     @property
     def span(self) -> Span:
         return shard_span(self.shard, self.shards)
+
+    def holds(self, h: int) -> bool:
+        """Whether rows with this hash are this shard's."""
+        (place,) = places(np.array([h]))
+        return bool(self.span.start <= place < self.span.stop)
 
     def before(self, trace: str, schema: pa.Schema) -> TraceReader:
         """The shard's part of a trace as it stood before this epoch."""

@@ -31,6 +31,11 @@ class TopK:
     input: pa.Schema
     first: int  # limit + offset
 
+    @property
+    def __name__(self) -> str:
+        """Its name in Spark's plan, by which its metrics are found: the trace that is its own."""
+        return self.trace
+
     def output(self) -> pa.Schema:
         """side (-1 before, 1 after), values."""
         return pa.schema([("side", pa.int32()), *(f for f in self.input if f.name.startswith("v"))])

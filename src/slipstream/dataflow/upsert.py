@@ -30,6 +30,11 @@ class Upsert:
     trace: str
     input: pa.Schema
 
+    @property
+    def __name__(self) -> str:
+        """Its name in Spark's plan, by which its metrics are found: the trace that is its own."""
+        return self.trace
+
     def output(self) -> pa.Schema:
         """h, keys, values, diff."""
         rows = [field for field in self.input if field.name[0] in "hkv"]

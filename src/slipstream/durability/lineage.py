@@ -56,6 +56,13 @@ class History:
 
     cuts: tuple[Cut, ...]
     computed: tuple[Computed, ...]
+    dropped: frozenset[int] = frozenset()
+    """Epochs that failed at least once."""
+
+    @property
+    def failing(self) -> bool:
+        """Whether the next epoch to be computed has failed before."""
+        return self.frontier + 1 in self.dropped
 
     @property
     def frontier(self) -> int:
@@ -127,11 +134,13 @@ def history_of(lines: Iterable[dict[str, JSON]]) -> History:
     """What lines of logs say, those of a later incarnation after those of an earlier one."""
     cuts: dict[int, Cut] = {}
     computed: dict[int, Computed] = {}
+    dropped: set[int] = set()
     for line in lines:
         if "began" in line:
             after, taken_over = line["after"], 0 if line.get("anew") else 1
             cuts = {epoch: cut for epoch, cut in cuts.items() if epoch <= after + taken_over}
             computed = {epoch: done for epoch, done in computed.items() if epoch <= after}
+            dropped = {epoch for epoch in dropped if epoch <= after + taken_over}
         elif "cut" in line:
             cuts[line["cut"]] = Cut(line["cut"], line["clock"], line["ranges"])
         elif "computed" in line:
@@ -141,8 +150,11 @@ def history_of(lines: Iterable[dict[str, JSON]]) -> History:
             )
         elif "dropped" in line:
             cuts.pop(line["dropped"], None)
+            dropped.add(line["dropped"])
     return History(
-        tuple(cuts[epoch] for epoch in sorted(cuts)), tuple(computed[epoch] for epoch in sorted(computed))
+        tuple(cuts[epoch] for epoch in sorted(cuts)),
+        tuple(computed[epoch] for epoch in sorted(computed)),
+        frozenset(dropped),
     )
 
 

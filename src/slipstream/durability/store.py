@@ -11,6 +11,8 @@
 
 Readers need no lock and no engine: the lineage log says how far the store is computed, and layers are
 immutable.
+
+A second engine may *stand by*: it watches the store, writes nothing, and claims it the moment the lock falls.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +32,9 @@ from slipstream.errors import NewerFormat, NotAStore, OtherApp, StoreInUse
 from slipstream.trace import Fence, LayerName, list_all
 
 crash_points(
+    store__before_claim="the store is locked, and no incarnation is claimed",
+    store__after_claim="an incarnation is claimed, and nothing is done with it",
+    store__in_discard="one layer of an epoch that was never computed is removed, and others are not yet",
     store__before_takeover="a successor is about to take the lock away from the engine that holds it",
     store__before_begin="a start has claimed its incarnation, and nobody knows where it goes on",
     store__after_begin="the lineage says where the new incarnation goes on, and no fence is up",
@@ -36,18 +42,24 @@ crash_points(
 
 FORMAT = 1
 FENCES = 16  # incarnations after which a process that was succeeded is taken to be gone
+_ATTEMPTS_EVERY = 0.01  # seconds between two attempts to claim a store that is in use
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A store that this process may write to, until it is released."""
+    """A store that this process may write to, until it is released; without a lock, one that it only watches."""
 
     store: Store
     incarnation: int
-    lock: IO[str]
+    lock: IO[str] | None
+
+    @property
+    def held(self) -> bool:
+        return self.lock is not None
 
     def release(self) -> None:
-        self.lock.close()
+        if self.lock is not None:
+            self.lock.close()
 
     def begin(self, after: int, *, anew: bool = False) -> None:
         """Go on from an epoch: whatever earlier incarnations write past it counts for nobody from now on."""
@@ -70,6 +82,8 @@ class Claim:
     @property
     def superseded(self) -> bool:
         """Whether another process has taken the store over."""
+        if self.lock is None:
+            return True
         try:
             return (self.store.root / "lock").stat().st_ino != os.fstat(self.lock.fileno()).st_ino
         except FileNotFoundError:
@@ -134,7 +148,30 @@ class Store:
         lock.truncate(0)
         lock.write(f"process {os.getpid()}")
         lock.flush()
-        return Claim(store, store._next_incarnation(), lock)
+        crash_point("store.before_claim")
+        incarnation = store._next_incarnation()
+        crash_point("store.after_claim")
+        return Claim(store, incarnation, lock)
+
+    @staticmethod
+    def watched(path: str | Path) -> Claim:
+        """A store that another engine has or is about to make, for one that stands by. Nothing is written."""
+        return Claim(Store(Path(path).absolute()), 0, None)
+
+    @staticmethod
+    def await_claim(
+        path: str | Path,
+        app: str,
+        waiting: Callable[[], bool],
+        prepare: Callable[[Path], None] | None = None,
+    ) -> Claim | None:
+        """Claim a store once its engine is gone. `waiting` is asked between attempts; None if it says no."""
+        while waiting():
+            try:
+                return Store.claim(path, app, prepare=prepare)
+            except StoreInUse:
+                time.sleep(_ATTEMPTS_EVERY)
+        return None
 
     @property
     def name(self) -> str:
@@ -163,6 +200,7 @@ class Store:
                 if name is not None and name.hi > epoch:
                     path.unlink()
                     removed += 1
+                    crash_point("store.in_discard")
         return removed
 
     def running(self) -> bool:

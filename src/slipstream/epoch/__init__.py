@@ -2,6 +2,7 @@
 
 from slipstream.epoch.cut import Bounds, Budget
 from slipstream.epoch.loop import Loop, Rejects, Upkeep
+from slipstream.epoch.rehearsal import Rehearsal
 from slipstream.epoch.report import EpochReport, Summary, percentile
 from slipstream.epoch.template import Outcome, Template
 
@@ -11,6 +12,7 @@ __all__ = [
     "EpochReport",
     "Loop",
     "Outcome",
+    "Rehearsal",
     "Rejects",
     "Summary",
     "Template",

@@ -5,8 +5,15 @@
 - **Publish.** A line in the lineage log, and the frontier moves: readers see the epoch. The agent is told.
 
 An epoch that fails publishes nothing: its layers are removed, its cut is kept for the next attempt, and the
-app stays at the epoch before. Nothing here waits for a disk or a replica, unless the user has limited how much may be
-unsafe (`epoch/behind.py`). A loop whose store was taken over by another process stops before it publishes.
+app stays at the epoch before. To say which views failed, each is then computed alone. A row that no view can take
+may be taken back: once the app is started again, the failed epoch is cut anew, to where the input goes by then, and
+its rows are added up before they are computed, so that what was taken back is not there at all.
+
+Nothing here waits for a disk or a replica, unless the user has limited how much may be unsafe (`epoch/behind.py`). A
+loop whose store was taken over by another process stops before it publishes.
+
+An epoch needs new input, with one exception: where a view has rows over no input (an aggregate without keys, a
+constant), the first epoch is computed even if there is none yet. Before it, at epoch 0, every view is empty.
 """
 
 from __future__ import annotations
@@ -17,11 +24,11 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import pyarrow as pa
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from slipstream.clock import Clock
+from slipstream.crashing import crash_point, crash_points
 from slipstream.dataflow.task import EpochProperty
 from slipstream.durability.agent import Agent, Charge, Word
 from slipstream.durability.frontiers import Watching
@@ -30,12 +37,19 @@ from slipstream.durability.store import Claim
 from slipstream.epoch.behind import Behind
 from slipstream.epoch.cut import Budget
 from slipstream.epoch.report import EpochReport, Summary
-from slipstream.epoch.template import Outcome, Template
+from slipstream.epoch.template import FAILURES, Outcome, Template
 from slipstream.errors import BadInput, EpochFailed, Superseded
 from slipstream.settings import Durability
 from slipstream.trace import Span, TraceWriter
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.002, 0.02
+
+crash_points(
+    epoch__before_cut="sources have said what an epoch takes, and no record of it is written",
+    epoch__after_cut="an epoch's input is recorded, and nothing is computed",
+    epoch__before_publish="an epoch's layers are all there, and readers do not see it",
+    epoch__after_publish="readers see an epoch, and the agent has not been told",
+)
 
 
 class Slice(Protocol):
@@ -93,11 +107,14 @@ class Loop:
         past: History,
         durability: Durability,
         catch_up: bool,
+        begins: bool,
+        reads: Mapping[str, set[str]],
     ) -> None:
         self._spark, self._claim, self._template = spark, claim, template
         self._inputs, self._rejects, self._budgets = inputs, rejects, budgets
         self._upkeep, self._clock, self._shards = upkeep, clock, shards
-        self._frontier, self._pending = past.frontier, past.pending
+        self._frontier, self._pending, self._begins = past.frontier, past.pending, begins
+        self._reads, self._failing = reads, past.failing
         self._catch_up = catch_up
         self._lineage = LineageWriter(claim.store.root, claim.incarnation)
         store = claim.store
@@ -117,11 +134,16 @@ class Loop:
         self._stopping = threading.Event()
         self._published = threading.Condition()
         self.listeners: list[Callable[[EpochReport], None]] = []
+        self.turns: list[Callable[[int], None]] = []
 
     @property
     def frontier(self) -> int:
         """The last computed epoch."""
         return self._frontier
+
+    def measured(self) -> dict[str, dict[str, int]]:
+        """What was measured of each operator in the last epoch of this process, by the operator's own trace."""
+        return self._template.measured()
 
     def run(self, until: str | int | None) -> Summary:
         """Run epochs: until there is no new input, up to an epoch, or until stopped."""
@@ -130,6 +152,8 @@ class Loop:
         began = self._clock.monotonic()
         pause = _FIRST_PAUSE
         while not self._stopping.is_set() and not (isinstance(until, int) and self._frontier >= until):
+            for turn in list(self.turns):
+                turn(self._frontier)
             report = self.step()
             if report is not None:
                 summary.add(report)
@@ -179,10 +203,13 @@ class Loop:
             self._reject(cut, outcome)
         except BaseException as error:
             self._lineage.dropped(cut.epoch)
-            self._claim.store.discard_after(self._frontier)
-            if isinstance(error, PySparkException | Py4JJavaError):
-                raise EpochFailed(cut.epoch, self._frontier, str(error)) from error
-            raise
+            self._failing = True
+            try:
+                if isinstance(error, FAILURES):
+                    raise self._explained(cut, error) from error
+                raise
+            finally:
+                self._claim.store.discard_after(self._frontier)
         self._check_ours()
         steps = {"cut": cut_seconds, "frame": reading, **outcome.steps}
         if held:
@@ -192,6 +219,20 @@ class Loop:
     def _check_ours(self) -> None:
         if self._claim.superseded:
             raise Superseded(str(self._claim.store.root), self._claim.incarnation)
+
+    def _explained(self, cut: Cut, error: BaseException) -> EpochFailed:
+        """The error of an epoch whose job failed: in which views, and of what."""
+        try:
+            failed = self._template.failing(self._spark, self._frames(cut), self._sent(cut))
+        except FAILURES:  # already the input cannot be read
+            failed = {}
+        causes = self._causes(failed)
+        return EpochFailed(cut.epoch, self._frontier, causes or {"": str(error)})
+
+    def _causes(self, failed: Mapping[str, BaseException]) -> dict[str, str]:
+        """Of views that fail, those that do not merely read another that does."""
+        own = {view for view in failed if not failed.keys() & self._reads.get(view, set())}
+        return {view: str(error) for view, error in failed.items() if view in own}
 
     def _cut(self, now: float) -> Cut | None:
         """The next epoch's input: that of an epoch that was not computed, said again as it was, or what is new."""
@@ -204,20 +245,28 @@ class Loop:
             if cut is not None:
                 ranges[name] = cut.range
                 self._amounts[name] = cut.amount
-        if not ranges:
+        if not ranges and not (self._begins and self._frontier == 0):
             return None
         self._catch_up = False
         made = Cut(self._frontier + 1, now, ranges)
+        crash_point("epoch.before_cut")
         self._lineage.cut(made)
+        crash_point("epoch.after_cut")
         return made
 
     def _compute(self, cut: Cut) -> tuple[Outcome, float]:
         began = self._clock.monotonic()
-        frames = {name: self._inputs[name].frame(taken) for name, taken in cut.ranges.items()}
+        frames = self._frames(cut)
         reading = self._clock.monotonic() - began
-        store = self._claim.store
-        sent = EpochProperty(str(store.root), cut.epoch, self._claim.incarnation, self._shards)
-        return self._template.run(self._spark, frames, sent), reading
+        return self._template.run(self._spark, frames, self._sent(cut)), reading
+
+    def _frames(self, cut: Cut) -> dict[str, DataFrame]:
+        frames = {name: self._inputs[name].frame(taken) for name, taken in cut.ranges.items()}
+        return {name: _added_up(frame) if self._failing else frame for name, frame in frames.items()}
+
+    def _sent(self, cut: Cut) -> EpochProperty:
+        root = str(self._claim.store.root)
+        return EpochProperty(root, cut.epoch, self._claim.incarnation, self._shards)
 
     def _reject(self, cut: Cut, outcome: Outcome) -> None:
         """Keep the bad rows. Every epoch has a layer, so that the trace has no gap."""
@@ -236,9 +285,11 @@ class Loop:
         seconds = self._clock.monotonic() - began
         ended = self._clock.now()
         rows = sum(outcome.rows.values())
+        crash_point("epoch.before_publish")
         self._lineage.computed(Computed(cut.epoch, ended, seconds, rows, dict(outcome.bad)))
+        crash_point("epoch.after_publish")
         with self._published:
-            self._frontier, self._pending = cut.epoch, None
+            self._frontier, self._pending, self._failing = cut.epoch, None, False
             self._published.notify_all()
         self._behind.computed(cut, ended)
         keep_from = self._upkeep.keep_from(cut.epoch, ended)
@@ -250,3 +301,16 @@ class Loop:
         for listener in list(self.listeners):
             listener(report)
         return report
+
+
+def _added_up(frame: DataFrame) -> DataFrame:
+    """Rows with their diffs added up, where they have diffs: without those that were taken back."""
+    if "_diff" not in frame.columns:
+        return frame
+    row = [_quoted(name) for name in frame.columns if name != "_diff"]
+    summed = frame.groupBy(*row).agg(F.sum("_diff").alias("_diff")).where("_diff <> 0")
+    return summed.select(*[_quoted(name) for name in frame.columns])
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

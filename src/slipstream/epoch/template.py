@@ -2,7 +2,8 @@
 
 An epoch binds the leaves of the sources that have something new to plans of their ranges, keeps what several
 operators read, and runs one action: the union of all terminal operators, each of which yields a row of
-statistics a shard. Leaves that are not bound stay what they are, relations without rows.
+statistics a shard. Leaves that are not bound stay what they are, relations without rows: so are those of a
+query's own constants, which are bound in the first epoch only.
 """
 
 from __future__ import annotations
@@ -13,12 +14,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from slipstream.dataflow.task import EPOCH_PROPERTY, EpochProperty
 from slipstream.plan.catalyst import Node
 from slipstream.plan.delta import Builder, Leaf
 from slipstream.session import EPOCH_POOL
+
+FIRST_EPOCH = 1
+FAILURES = (PySparkException, Py4JJavaError)
+"""What a Spark job that fails raises."""
 
 
 @dataclass(frozen=True)
@@ -36,18 +43,31 @@ class Outcome:
 class Template:
     """A plan to run again and again."""
 
-    def __init__(self, build: Builder, leaves: Mapping[str, Leaf], terminals: Sequence[Node]) -> None:
+    def __init__(
+        self,
+        build: Builder,
+        leaves: Mapping[str, Leaf],
+        terminals: Sequence[Node],
+        views: Mapping[str, Sequence[Node]],
+    ) -> None:
+        """terminals: what an epoch runs; views: the plans that compute each view, to try one alone."""
         self._build = build
         self._catalyst = build.catalyst
         self._leaves = leaves
+        self._views = views
         self._plan = build.catalyst.union(list(terminals))
         self._bound: dict[str, tuple[int, Any]] = {}
+        self._last: DataFrame | None = None
+
+    def measured(self) -> dict[str, dict[str, int]]:
+        """What Spark measured of each operator in the last epoch, by the operator's own trace."""
+        return {} if self._last is None else self._catalyst.stage_metrics(self._last)
 
     def run(self, spark: SparkSession, frames: Mapping[str, DataFrame], sent: EpochProperty) -> Outcome:
         """Run one epoch over these inputs. Must be called from one thread only."""
         catalyst = self._catalyst
         clock = _Stopwatch()
-        pairs = [(self._leaves[name].node, self._bind(name, frame)) for name, frame in frames.items()]
+        pairs = self._inputs(frames, sent)
         kept = []
         for shared in self._build.shared:
             frame = catalyst.frame(catalyst.swap(shared.plan, pairs)).persist()
@@ -55,9 +75,7 @@ class Template:
             pairs.append((shared.leaf.node, self._build.bind(shared.leaf, catalyst.cached(frame))))
         frame = catalyst.frame(catalyst.swap(self._plan, pairs) if pairs else self._plan)
         clock.lap("leaf")
-        context = spark.sparkContext
-        context.setLocalProperty(EPOCH_PROPERTY, sent.encode())
-        context.setLocalProperty("spark.scheduler.pool", EPOCH_POOL)
+        _tell(spark, sent)
         try:
             catalyst.planned(frame)
             clock.lap("plan")
@@ -66,11 +84,43 @@ class Template:
         finally:
             for each in kept:
                 each.unpersist()
+        self._last = frame
         observed = catalyst.observed(frame)
         rows = {name: seen[0] for name, seen in observed.items()}
         bad = {name: seen[1] for name, seen in observed.items() if seen[1]}
         clock.lap("stats")
         return Outcome(tuple(stats), rows, bad, clock.laps)
+
+    def failing(
+        self, spark: SparkSession, frames: Mapping[str, DataFrame], sent: EpochProperty
+    ) -> dict[str, BaseException]:
+        """The views that fail over these inputs, each tried alone, and what each fails of. For an epoch that failed:
+        the layers that this writes are not to be kept.
+        """
+        catalyst = self._catalyst
+        pairs = self._inputs(frames, sent)
+        for shared in self._build.shared:
+            plan = self._build.bind(shared.leaf, catalyst.swap(shared.plan, pairs))
+            pairs.append((shared.leaf.node, plan))
+        _tell(spark, sent)
+        failed: dict[str, BaseException] = {}
+        for view, plans in self._views.items():
+            try:
+                for plan in plans:
+                    whole = catalyst.frame(catalyst.swap(plan, pairs))
+                    whole.write.format("noop").mode("overwrite").save()
+            except FAILURES as error:
+                failed[view] = error
+        return failed
+
+    def _inputs(self, frames: Mapping[str, DataFrame], sent: EpochProperty) -> list[tuple[Node, Node]]:
+        """What takes the place of which leaf."""
+        pairs = [(self._leaves[name].node, self._bind(name, frame)) for name, frame in frames.items()]
+        if sent.epoch == FIRST_EPOCH:
+            pairs += [
+                (each.leaf.node, self._build.bind(each.leaf, each.plan)) for each in self._build.constants
+            ]
+        return pairs
 
     def _bind(self, name: str, frame: DataFrame) -> Node:
         """A frame in the place of a source's leaf. Where its attributes are those of the last epoch, so are
@@ -84,6 +134,12 @@ class Template:
             self._bound[name] = (identity, bound.projectList())
             return bound
         return self._catalyst.project_as(known[1], plan)
+
+
+def _tell(spark: SparkSession, sent: EpochProperty) -> None:
+    """What the tasks of this thread's jobs must know."""
+    spark.sparkContext.setLocalProperty(EPOCH_PROPERTY, sent.encode())
+    spark.sparkContext.setLocalProperty("spark.scheduler.pool", EPOCH_POOL)
 
 
 class _Stopwatch:

@@ -3,6 +3,7 @@
 from slipstream.durability.frontiers import Frontiers, Lag
 from slipstream.epoch.report import EpochReport, Summary
 from slipstream.observe.consumed import Consumed
+from slipstream.observe.measured import notes
 from slipstream.observe.progress import Backlog, Progress
 from slipstream.observe.status import (
     EpochStatus,
@@ -25,6 +26,7 @@ __all__ = [
     "Status",
     "Summary",
     "ViewStatus",
+    "notes",
     "read_frontiers",
     "read_status",
 ]

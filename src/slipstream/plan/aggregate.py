@@ -202,7 +202,8 @@ def accumulate(
 
     ran = stage(build, feed.plan, columns, make)
     direct = _direct(catalyst, node, sums, made[0])
-    step = Step(type(made[0]).__name__, catalyst.line(node), (feed.step,), tuple(traces))
+    kind = "Extreme" if sums.extremes else "Accumulate"
+    step = Step(kind, catalyst.line(node), (feed.step,), tuple(traces))
     if not emits:
         return Delta(ran, None, None, step, "sharded"), direct
     below, key_attributes = _restore(build, ran, sums.keys, sums.found, sums.buffers)

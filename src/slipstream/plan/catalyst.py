@@ -47,6 +47,7 @@ class Catalyst:
         self._exprs: Any = catalyst.expressions
         self._ids: Any = self._exprs.NamedExpression
         self._columns: Any = self._jvm.org.apache.spark.sql.classic.ExpressionUtils
+        self._joins: Any = catalyst.plans
         self._none: Any = getattr(getattr(self._jvm.scala, "None$"), "MODULE$")
 
     # Taking apart
@@ -91,6 +92,42 @@ class Catalyst:
         for child in self.children(plan):
             yield from self.nodes(child)
 
+    def subqueries(self, node: Node) -> list[Expr]:
+        """The subqueries in a node's own expressions, each meaning once."""
+        found: list[Expr] = []
+        for expression in self.expressions(node) if self.has_subquery(node) else []:
+            for part in self.subtree(expression) if self.has_subquery(expression) else []:
+                if self.plan_in(part) is not None and not any(self.same(part, known) for known in found):
+                    found.append(part)
+        return found
+
+    def has_subquery(self, tree: Node | Expr) -> bool:
+        """Whether there is a subquery in an expression, or in any expression of a plan."""
+        pattern = self._jvm.org.apache.spark.sql.catalyst.trees.TreePattern.PLAN_EXPRESSION()
+        there: bool = tree.containsPattern(pattern)
+        return there
+
+    def is_literal_only(self, project: Node) -> bool:
+        """Whether a projection gives the same row whatever its input."""
+        named = self.items(project.projectList())
+        return all(self.kind(each) == "Alias" and each.child().foldable() for each in named)
+
+    def at_most_one_row(self, plan: Node) -> bool:
+        """Whether Spark knows that a plan has no second row."""
+        most = self.option(plan.maxRows())
+        return most is not None and most <= 1
+
+    def orderable(self, expr: Expr) -> bool:
+        """Whether values of the expression's type can be compared for equality."""
+        rule = getattr(getattr(self._exprs, "RowOrdering$"), "MODULE$")
+        can: bool = rule.isOrderable(expr.dataType())
+        return can
+
+    def refers_only_to(self, expr: Expr, plan: Node) -> bool:
+        """Whether all that an expression reads, if anything, is in the output of a plan."""
+        within: bool = expr.references().subsetOf(plan.outputSet())
+        return within
+
     def type_of(self, expr: Expr) -> DataType:
         return _parse_datatype_json_string(expr.dataType().json())
 
@@ -132,8 +169,9 @@ class Catalyst:
             return
         if kind == "UnresolvedWith":
             for pair in self.items(node.cteRelations()):
-                self._gather_relations(pair._2(), found, own)
-                own = own | {pair._1().lower()}
+                within = own | {pair._1().lower()}
+                self._gather_relations(pair._2(), found, within if node.allowRecursion() else own)
+                own = within
         for expression in self.expressions(node):
             for part in self.subtree(expression):
                 if (subquery := self.plan_in(part)) is not None:
@@ -252,6 +290,50 @@ class Catalyst:
         some = self._none if condition is None else self._jvm.scala.Some(condition)
         return self._plans.Join(left, right, node.joinType(), some, node.hint())
 
+    def inner_join(self, left: Node, right: Node, condition: Expr | None) -> Node:
+        """An inner join of two plans that have no attribute in common."""
+        return self._join_of(left, right, self._join_type("Inner"), condition)
+
+    def rejoin(self, node: Node, left: Node, right: Node, condition: Expr) -> Node:
+        """A join of the same kind as another, over other inputs."""
+        return self._join_of(left, right, node.joinType(), condition)
+
+    def anti_join(self, left: Node, right: Node, condition: Expr) -> Node:
+        return self._join_of(left, right, self._join_type("LeftAnti"), condition)
+
+    def _join_of(self, left: Node, right: Node, how: Any, condition: Expr | None) -> Node:
+        some = self._none if condition is None else self._jvm.scala.Some(condition)
+        return self._plans.Join(left, right, how, some, self._plans.JoinHint.NONE())
+
+    def _join_type(self, name: str) -> Any:
+        return getattr(getattr(self._joins, f"{name}$"), "MODULE$")
+
+    def filtered(self, aggregate: Expr, condition: Expr) -> Expr:
+        """An aggregate expression over only those of its rows for which the condition is true."""
+        only = self.option(aggregate.filter())
+        both = condition if only is None else self._exprs.And(only, condition)
+        return self._exprs.aggregate.AggregateExpression(
+            aggregate.aggregateFunction(),
+            aggregate.mode(),
+            aggregate.isDistinct(),
+            self._jvm.scala.Some(both),
+            aggregate.resultId(),
+        )
+
+    def rewrite_expressions(self, node: Node, pairs: Iterable[tuple[Expr, Expr]]) -> Node:
+        """A node with some of its expressions replaced by others."""
+        return node.transformExpressionsDown(self.mapping(pairs))
+
+    def equal_or_both_null(self, left: Expr, right: Expr) -> Expr:
+        return self._exprs.EqualNullSafe(left, right)
+
+    def at_least_zero(self, whole_number: Expr) -> Expr:
+        zero = getattr(getattr(self._exprs, "Literal$"), "MODULE$").apply(0)
+        return self._exprs.GreaterThanOrEqual(whole_number, zero)
+
+    def is_null(self, expr: Expr) -> Expr:
+        return self._exprs.IsNull(expr)
+
     def equal(self, left: Expr, right: Expr) -> Expr:
         return self._exprs.EqualTo(left, right)
 
@@ -264,6 +346,11 @@ class Catalyst:
     def split_and(self, condition: Expr) -> list[Expr]:
         if self.kind(condition) == "And":
             return self.split_and(condition.left()) + self.split_and(condition.right())
+        return [condition]
+
+    def split_or(self, condition: Expr) -> list[Expr]:
+        if self.kind(condition) == "Or":
+            return self.split_or(condition.left()) + self.split_or(condition.right())
         return [condition]
 
     def cast(self, expr: Expr, to: Any) -> Expr:
@@ -330,6 +417,43 @@ class Catalyst:
         """Run a frame of one string column."""
         rows = frame._jdf.collectAsList()
         return [row.getString(0) for row in rows]
+
+    def stage_metrics(self, frame: DataFrame) -> dict[str, dict[str, int]]:
+        """What Spark measured of each Python stage of a frame that has run, by the name of its function.
+
+        rows_in: rows shuffled to it (absent where it follows another stage without a shuffle), rows_out, bytes_in, and
+        milliseconds, over all tasks.
+        """
+        found: dict[str, dict[str, int]] = {}
+        waiting = [frame._jdf.queryExecution().executedPlan()]
+        while waiting:
+            node = waiting.pop()
+            kind = self.kind(node)
+            if kind == "InMemoryTableScanExec":
+                waiting.append(node.relation().cachedPlan())
+            elif kind == "MapInArrowExec":
+                metrics = node.metrics()
+                figures = {
+                    "rows_out": metrics.apply("pythonNumRowsReceived").value(),
+                    "bytes_in": metrics.apply("pythonDataSent").value(),
+                    "milliseconds": metrics.apply("pythonTotalTime").value(),
+                }
+                shuffled = self._exchange_below(node)
+                if shuffled is not None:
+                    figures["rows_in"] = shuffled.metrics().apply("shuffleRecordsWritten").value()
+                found[node.func().name()] = figures
+            waiting += self.children(node)
+        return found
+
+    def _exchange_below(self, node: Node) -> Node | None:
+        """The shuffle that feeds a Python stage, if there is one before the next Python stage."""
+        node = self.children(node)[0]
+        while self.kind(node) not in ("ShuffleExchangeExec", "MapInArrowExec"):
+            below = self.children(node)
+            if len(below) != 1:
+                return None
+            node = below[0]
+        return node if self.kind(node) == "ShuffleExchangeExec" else None
 
     def observed(self, frame: DataFrame) -> dict[str, tuple[int, ...]]:
         """The metrics that a frame's run observed, by name."""

@@ -3,7 +3,8 @@
 Spark analyses and optimises the query over placeholders of its inputs. Each node of the optimised plan is
 then replaced, bottom up, by a plan for its change (`Delta`): linear nodes as they are, stateful ones by a
 shuffle and a Python stage. A view that is read directly from an Accumulate's totals needs nothing more; any
-other is recorded in a trace of its own.
+other is recorded in a trace of its own. A view that was declared with `maintain="recompute"` is computed anew in
+every epoch instead (`plan/recompute.py`).
 """
 
 from __future__ import annotations
@@ -15,16 +16,20 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StructType
 
 from slipstream.dataflow.graph import Step
 from slipstream.dataflow.record import Record
-from slipstream.plan import aggregate, combine, join, linear, regroup, topk
+from slipstream.plan import aggregate, combine, cross, join, linear, regroup, topk
 from slipstream.plan.aggregate import Direct
-from slipstream.plan.catalyst import Node
+from slipstream.plan.catalyst import Catalyst, Node
 from slipstream.plan.delta import Builder, Delta
-from slipstream.plan.refuse import sort_below
+from slipstream.plan.recompute import recompute
+from slipstream.plan.refuse import CONSTANTS
+from slipstream.plan.sharing import STATEFUL, Common, Commons, readable_root
 from slipstream.plan.stages import stage
+from slipstream.plan.subqueries import without_subqueries
 
 
 @dataclass(frozen=True)
@@ -42,37 +47,43 @@ class Compiled:
     fingerprint: str
 
 
+def maintainable(catalyst: Catalyst, frame: DataFrame) -> Node:
+    """A query as it is compiled: as Spark optimised it, without subqueries in expressions."""
+    return without_subqueries(catalyst, catalyst.optimised(frame))
+
+
 class ViewCompiler:
     """Compiles one view, over the changes of its inputs."""
 
-    def __init__(
-        self, build: Builder, view: str, inputs: Mapping[int, Delta], names: Mapping[int, str]
-    ) -> None:
+    def __init__(self, build: Builder, view: str, inputs: Mapping[int, Delta], commons: Commons) -> None:
         self._build = build
         self._catalyst = build.catalyst
         self._view = view
-        self._inputs = inputs
-        self._names = names
+        self._inputs = dict(inputs)
+        self._commons = commons
         self._count = 0
 
-    def compile(self, frame: DataFrame, readers: int) -> Compiled:
-        """The view's plans. `readers`: how many times other views take its change as their input."""
-        plan = self._catalyst.optimised(frame)
-        order, fingerprint = self._order(plan), self._fingerprint(plan)
-        direct = self._direct(plan, emits=readers > 0)
-        if direct is not None:
-            delta, how = direct
-            terminals = () if readers else (delta.plan,)
-            kept = None if not readers else delta if readers == 1 else self._shared(plan, delta)
-            return Compiled(
-                self._view, frame.schema, delta.step, terminals, kept, how, None, order, fingerprint
-            )
-        delta = self._delta(plan)
+    def compile(self, plan: Node, schema: StructType, readers: int, recomputed: bool = False) -> Compiled:
+        """The view's plans, of what `maintainable` makes of its query. `readers`: how many times other views take its
+        change as their input.
+        """
+        order, fingerprint = self._order(plan), self._fingerprint(plan, recomputed)
+        root = None if recomputed else readable_root(self._catalyst, plan)
+        if root is not None:
+            step, terminals, delta, direct = self._direct(root, readers)
+            return Compiled(self._view, schema, step, terminals, delta, direct, None, order, fingerprint)
+        if recomputed:
+            trace = self._trace("view")
+            delta = recompute(self._build, plan, self._inputs, self._view, self._trace, trace)
+            self._build.begins = True
+        else:
+            delta = self._delta(plan)
+            trace = self._trace("view")
         if readers:
             delta = self._shared(plan, delta)
-        record, terminal = self._record(plan, delta)
+        record, terminal = self._record(plan, delta, trace)
         step = Step("Record", self._view, (delta.step,), (record.trace,))
-        return Compiled(self._view, frame.schema, step, (terminal,), delta, None, record, order, fingerprint)
+        return Compiled(self._view, schema, step, (terminal,), delta, None, record, order, fingerprint)
 
     def _shared(self, plan: Node, delta: Delta) -> Delta:
         """The view's change, computed once for all that read it."""
@@ -80,26 +91,51 @@ class ViewCompiler:
         shared = self._build.share(self._catalyst.project(attributes, delta.plan))
         return replace(delta, plan=shared)
 
-    def _direct(self, plan: Node, emits: bool) -> tuple[Delta, Direct] | None:
-        """An aggregation at the root whose output can be read from its totals."""
+    def _direct(self, root: Node, readers: int) -> tuple[Step, tuple[Node, ...], Delta | None, Direct | None]:
+        """A view that is read from the totals of the aggregation at its root."""
+        common = self._commons.find(root)
+        if common is not None and common.taken:
+            delta = self._common(root, common)
+            return delta.step, (), delta if readers else None, common.direct
+        if common is not None and common.direct is not None:
+            return self._taken_over(common), (), None, common.direct
+        delta, direct = self._accumulate(root, emits=readers > 0)
+        if common is not None:
+            common.view, common.delta, common.direct = self._view, delta, direct
+        if not readers:
+            return delta.step, (delta.plan,), None, direct
+        return delta.step, (), delta if readers == 1 else self._shared(root, delta), direct
+
+    def _common(self, node: Node, common: Common) -> Delta:
+        """The change of a node that is used in several places, under this one's attributes."""
         catalyst = self._catalyst
-        while catalyst.kind(plan) == "Sort":
-            plan = catalyst.children(plan)[0]
-        if catalyst.kind(plan) != "Aggregate" or not aggregate.accumulates(catalyst, plan):
-            return None
-        if not aggregate.reads_directly(catalyst, plan):
-            return None
-        delta, how = self._accumulate(plan, emits)
-        assert how is not None
-        return delta, how
+        if common.delta is None:
+            made, common.direct = self._stateful(node)
+            common.view, common.delta = self._view, self._shared(node, made)
+            step = made.step
+        else:
+            step = self._taken_over(common)
+        delta = common.delta
+        given = catalyst.output(delta.plan)
+        extras = [catalyst.alias(each, each.name()) for each in given[len(catalyst.output(node)) :]]
+        renamed = [catalyst.renamed(a, b) for a, b in zip(given, catalyst.output(node), strict=False)]
+        plan = catalyst.project([*renamed, *extras], delta.plan)
+        new = [catalyst.attribute(each) for each in extras]
+        return replace(delta, plan=plan, diff=new[0], route=new[1] if len(new) > 1 else None, step=step)
+
+    def _taken_over(self, common: Common) -> Step:
+        assert common.delta is not None
+        step = common.delta.step
+        return Step("Shared", f"{step.detail}, of {common.view}", (), step.traces)
 
     def _accumulate(self, node: Node, emits: bool) -> tuple[Delta, Direct | None]:
         """An aggregation of sums, added up by the join below it where that can be done."""
         catalyst, build = self._catalyst, self._build
+        self._note_whole(node)
         over = combine.folded(catalyst, node)
         sums = aggregate.sums_of(build, over)
-        if combine.can_combine(catalyst, over, sums):
-            join_node = catalyst.children(over)[0]
+        join_node = catalyst.children(over)[0]
+        if combine.can_combine(catalyst, over, sums) and self._commons.find(join_node) is None:
             left, right, sides = self._join_inputs(join_node)
             joined = combine.combine(build, join_node, sums, left, right, self._view, sides)
             feed = aggregate.combined_feed(build, sums, joined.plan, joined.step)
@@ -109,18 +145,30 @@ class ViewCompiler:
         traces = [self._trace("accumulate"), *(self._trace("extreme") for _ in sums.extremes)]
         return aggregate.accumulate(build, over, sums, feed, self._view, traces, emits)
 
+    def _stateful(self, node: Node) -> tuple[Delta, Direct | None]:
+        """A node that keeps state, and how it can be read directly, if it can."""
+        kind = self._catalyst.kind(node)
+        if kind == "Aggregate":
+            return self._aggregate(node)
+        if kind == "Join":
+            return self._join(node), None
+        if kind == "Window":
+            return self._window(node), None
+        return self._limit(node), None
+
     def _delta(self, node: Node) -> Delta:
         catalyst, build = self._catalyst, self._build
+        common = self._commons.find(node)
+        if common is not None:
+            return self._common(node, common)
         leaf = catalyst.leaf_id(node)
         if leaf is not None and leaf in self._inputs:
             return self._input(node, leaf)
         kind = catalyst.kind(node)
-        if kind in ("GlobalLimit", "LocalLimit"):
-            return self._limit(node)
-        if kind == "Join":
-            return self._join(node)
-        if kind == "Aggregate":
-            return self._aggregate(node)
+        if kind in STATEFUL:
+            return self._stateful(node)[0]
+        if kind in CONSTANTS:
+            return self._constant(node)
         children = [self._delta(child) for child in catalyst.children(node)]
         if kind == "Union":
             return linear.union(build, node, children)
@@ -133,8 +181,6 @@ class ViewCompiler:
             return linear.project(build, node, child)
         if kind == "Expand":
             return linear.expand(build, node, child)
-        if kind == "Window":
-            return regroup.window(build, node, child, self._view, self._trace("regroup"))
         raise AssertionError(f"refuse.check_plan lets no {kind} through")
 
     def _input(self, leaf: Node, identity: int) -> Delta:
@@ -147,36 +193,81 @@ class ViewCompiler:
         new = [catalyst.attribute(each) for each in extras]
         return replace(delta, plan=plan, diff=new[0], route=new[1] if len(new) > 1 else None)
 
-    def _aggregate(self, node: Node) -> Delta:
+    def _aggregate(self, node: Node) -> tuple[Delta, Direct | None]:
         if aggregate.accumulates(self._catalyst, node):
-            return self._accumulate(node, emits=True)[0]
+            return self._accumulate(node, emits=True)
+        self._note_whole(node)
         child = self._delta(self._catalyst.children(node)[0])
-        return regroup.aggregate(self._build, node, child, self._view, self._trace("regroup"))
+        return regroup.aggregate(self._build, node, child, self._view, self._trace("regroup")), None
+
+    def _window(self, node: Node) -> Delta:
+        child = self._delta(self._catalyst.children(node)[0])
+        return regroup.window(self._build, node, child, self._view, self._trace("regroup"))
+
+    def _note_whole(self, node: Node) -> None:
+        """An aggregate without keys has a row over no input."""
+        self._build.begins |= bool(node.groupingExpressions().isEmpty())
 
     def _join(self, node: Node) -> Delta:
+        catalyst = self._catalyst
+        keys, _ = join.equal_keys(catalyst, node)
+        inner = node.joinType().toString() in ("Inner", "Cross")
+        if not keys and not inner and cross.can_match_rows(catalyst, node):
+            return self._join_by_rows(node)
         left, right, traces = self._join_inputs(node)
-        if node.joinType().toString() in ("Inner", "Cross"):
-            return join.inner(self._build, node, left, right, self._view, traces)
-        pairs = [(one, other) for one, other, _ in join.equal_keys(self._catalyst, node)[0]]
+        if inner:
+            rule = join.inner if keys else cross.inner
+            return rule(self._build, node, left, right, self._view, traces)
+        pairs = [(one, other) for one, other, _ in keys]
         return regroup.join(self._build, node, pairs, left, right, self._view, traces)
 
     def _join_inputs(self, node: Node) -> tuple[Delta, Delta, tuple[str, str]]:
         left, right = (self._delta(child) for child in self._catalyst.children(node))
         return left, right, (self._trace("left"), self._trace("right"))
 
+    def _join_by_rows(self, node: Node) -> Delta:
+        """A join other than inner without an equality, put together from joins that have one."""
+        catalyst = self._catalyst
+        sides = [self._stand_in(child, self._delta(child)) for child in catalyst.children(node)]
+        node = catalyst.with_children(node, sides)
+        if not node.joinType().toString().endswith("Outer"):
+            return self._delta(cross.semi(catalyst, node))
+        pairs = cross.pairs(catalyst, node)
+        return self._delta(cross.outer(catalyst, node, self._stand_in(pairs, self._delta(pairs))))
+
+    def _stand_in(self, plan: Node, delta: Delta) -> Node:
+        """A relation with a plan's output whose change is known: it can be read more than once."""
+        catalyst = self._catalyst
+        leaf = self._build.leaf(catalyst.placeholder(catalyst.schema(plan)))
+        identity = catalyst.leaf_id(leaf.node)
+        assert identity is not None
+        self._inputs[identity] = self._shared(plan, delta)
+        pairs = zip(leaf.attributes, catalyst.output(plan), strict=True)
+        return catalyst.project([catalyst.renamed(mine, theirs) for mine, theirs in pairs], leaf.node)
+
+    def _constant(self, node: Node) -> Delta:
+        catalyst = self._catalyst
+        rows = self._build.constant(node)
+        plan = catalyst.over(rows, lambda frame: frame.select("*", F.lit(1).cast("long").alias("diff")))
+        step = Step("Constant", catalyst.line(node))
+        return Delta(plan, catalyst.output(plan)[-1], None, step, "free", inserts_only=True)
+
     def _limit(self, node: Node) -> Delta:
         catalyst = self._catalyst
-        sorted_rows = sort_below(catalyst, node)
-        assert sorted_rows is not None, "refuse.check_plan lets only a limit over a sort through"
-        between, sort = sorted_rows
-        limit = int(node.limitExpr().value())
-        child = self._delta(catalyst.children(sort)[0])
-        delta = topk.topk(self._build, sort, limit, child, self._view, self._trace("topk"))
-        for project in reversed(between):
+        rows = topk.stretch(catalyst, node)
+        assert rows is not None, "refuse.check_plan lets only a limit over a sort through"
+        own = catalyst.children(rows.sort)[0]
+        child, trace = self._delta(own), self._trace("topk")
+        if rows.last is None:
+            child = self._shared(own, child)
+            delta = topk.rest(self._build, rows.sort, rows.skipped, child, self._view, trace)
+        else:
+            delta = topk.topk(self._build, rows, child, self._view, trace)
+        for project in reversed(rows.between):
             delta = linear.project(self._build, project, delta)
         return delta
 
-    def _record(self, plan: Node, delta: Delta) -> tuple[Record, Node]:
+    def _record(self, plan: Node, delta: Delta, trace: str) -> tuple[Record, Node]:
         """The terminal that writes the view's own trace: where the rows lie, or by a hash of the row."""
         catalyst, build = self._catalyst, self._build
         columns, _ = build.store(catalyst.output(plan), [], "v")
@@ -187,7 +278,7 @@ class ViewCompiler:
         made: list[Record] = []
 
         def make(schema: pa.Schema) -> Record:
-            made.append(Record(self._view, self._trace("view"), schema))
+            made.append(Record(self._view, trace, schema))
             return made[0]
 
         terminal = stage(build, delta.plan, selected, make, shuffle=delta.route is None)
@@ -197,7 +288,7 @@ class ViewCompiler:
         """The order that a reader expects: output column, ascending, NULLs first. Empty where there is none."""
         catalyst = self._catalyst
         names = {catalyst.expr_id(a): a.name() for a in catalyst.output(plan)}
-        while catalyst.kind(plan) in ("GlobalLimit", "LocalLimit", "Project"):
+        while catalyst.kind(plan) in (*topk.LIMITS, "Project"):
             plan = catalyst.children(plan)[0]
         order = []
         for each in catalyst.items(plan.order()) if catalyst.kind(plan) == "Sort" else []:
@@ -215,15 +306,18 @@ class ViewCompiler:
         self._count += 1
         return f"traces/{self._view}/{self._count}-{kind}"
 
-    def _fingerprint(self, plan: Node) -> str:
+    def _fingerprint(self, plan: Node, recomputed: bool) -> str:
         """What the query means, whatever its expression ids: traces of another meaning are never mixed with
         its own.
         """
-        text = self._catalyst.text(plan)
+        text = self._catalyst.text(plan) + ("\nrecomputed" if recomputed else "")
         for node in self._catalyst.nodes(plan):
             leaf = self._catalyst.leaf_id(node)
-            if leaf is not None and leaf in self._names:
-                text += f"\n{self._names[leaf]}"
+            if leaf is not None and leaf in self._commons.names:
+                text += f"\n{self._commons.names[leaf]}"
+            elif self._catalyst.kind(node) == "LocalRelation":
+                rows = sorted(str(row) for row in self._catalyst.frame(node).collect())
+                text += "\n" + "\n".join(rows)
         numbers: dict[str, str] = {}
         text = re.sub(r"#(\d+)L?", lambda m: numbers.setdefault(m.group(1), f"#{len(numbers)}"), text)
         return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -62,6 +62,14 @@ class Shared:
 
 
 @dataclass(frozen=True)
+class Constant:
+    """A relation that is part of the query: its rows are bound to its leaf in the first epoch, and never again."""
+
+    leaf: Leaf
+    plan: Node
+
+
+@dataclass(frozen=True)
 class Stored:
     """An attribute of an operator's input and the column it is kept in."""
 
@@ -77,6 +85,9 @@ class Builder:
         self.shards = shards
         self.hash_bits = hash_bits
         self.shared: list[Shared] = []
+        self.constants: list[Constant] = []
+        self.begins = False
+        """Whether some view has rows before there is any input, so that the first epoch must not wait for it."""
 
     def hash(self, keys: Iterable[Column]) -> Column:
         """The 64-bit hash of some columns; tests shorten it so that hashes collide."""
@@ -132,6 +143,15 @@ class Builder:
         catalyst = self.catalyst
         leaf = self.leaf(catalyst.placeholder(catalyst.schema(plan)))
         self.shared.append(Shared(leaf, plan))
+        pairs = zip(leaf.attributes, catalyst.output(plan), strict=True)
+        return catalyst.project([catalyst.renamed(mine, theirs) for mine, theirs in pairs], leaf.node)
+
+    def constant(self, plan: Node) -> Node:
+        """A plan that stands for the change of a relation that never changes: its rows, once."""
+        catalyst = self.catalyst
+        leaf = self.leaf(catalyst.placeholder(catalyst.schema(plan)))
+        self.constants.append(Constant(leaf, plan))
+        self.begins = True
         pairs = zip(leaf.attributes, catalyst.output(plan), strict=True)
         return catalyst.project([catalyst.renamed(mine, theirs) for mine, theirs in pairs], leaf.node)
 

@@ -10,13 +10,25 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from slipstream.errors import CannotMaintain
-from slipstream.plan.aggregate import accumulates, aggregates_in
+from slipstream.plan.aggregate import aggregates_in
 from slipstream.plan.catalyst import Catalyst, Expr, Node
-from slipstream.plan.join import equal_keys
 from slipstream.plan.linear import IDENTITY, PASSING
+from slipstream.plan.topk import LIMITS, stretch
 
 HANDLED = {"Project", "Aggregate", "Window", "Expand", "Union", "Join"} | IDENTITY | PASSING
-JOINS = ("Inner", "Cross", "LeftOuter", "RightOuter", "FullOuter", "LeftSemi", "LeftAnti", "ExistenceJoin")
+JOINS = (
+    "Inner",
+    "Cross",
+    "LeftOuter",
+    "RightOuter",
+    "FullOuter",
+    "LeftSemi",
+    "LeftAnti",
+    "LeftSingle",
+    "ExistenceJoin",
+)
+
+_ANEW = "declare the view with maintain='recompute' to compute it anew in every epoch"
 
 _CLOCKS = {
     "CurrentTimestamp",
@@ -27,8 +39,7 @@ _CLOCKS = {
     "CurrentBatchTimestamp",
     "CurrentTimeZone",
 }
-_SUBQUERIES = {"ScalarSubquery", "Exists", "InSubquery", "ListQuery", "DynamicPruningSubquery"}
-_CONSTANTS = {"LocalRelation", "OneRowRelation", "Range"}
+CONSTANTS = {"LocalRelation", "OneRowRelation", "Range"}
 _TABLES = {
     "LogicalRelation",
     "DataSourceV2Relation",
@@ -83,23 +94,12 @@ def _check_expression(catalyst: Catalyst, view: str, part: Expr) -> None:
 def refuse_node(catalyst: Catalyst, view: str, node: Node) -> CannotMaintain:
     """The error for a node that no rule takes."""
     kind = catalyst.kind(node)
-    if kind in ("GlobalLimit", "LocalLimit", "Offset") and _skips(catalyst, node):
+    if kind in (*LIMITS, "Tail"):
         return CannotMaintain(
             view,
-            "OFFSET",
-            "only the first rows of an order can be maintained yet",
-            "keep the skipped rows too (LIMIT limit + offset), and skip them where the view is read: app.sql(...)",
-        )
-    if kind in ("GlobalLimit", "LocalLimit", "Tail"):
-        return CannotMaintain(
-            view,
-            "LIMIT without ORDER BY",
+            "LIMIT without ORDER BY" if kind != "Offset" else "OFFSET without ORDER BY",
             "which rows it keeps is left open",
-            "add ORDER BY with a total order before LIMIT",
-        )
-    if kind in _CONSTANTS:
-        return CannotMaintain(
-            view, kind, "it reads no source", "put the rows into a source: sl.memory(schema).append(rows)"
+            "add ORDER BY with a total order before it",
         )
     if kind in _TABLES:
         return CannotMaintain(
@@ -108,27 +108,46 @@ def refuse_node(catalyst: Catalyst, view: str, node: Node) -> CannotMaintain:
             "it reads a table or file that Slipstream does not follow, so that later changes of it would be missed",
             "declare it with app.source(...), or join it where the view is read: app.sql(...)",
         )
+    if kind == "LogicalRDD":
+        return CannotMaintain(
+            view,
+            catalyst.line(node),
+            "its rows are the program's, and a later start of the app could not tell whether they are the same",
+            "write them as VALUES, or put them into a source: sl.memory(schema).append(rows)",
+        )
     return CannotMaintain(
         view,
         catalyst.line(node),
-        f"{kind} cannot be maintained incrementally yet",
-        "compute this part where the view is read: app.sql(...)",
+        f"no rule maintains {kind} by its changes",
+        f"compute this part where the view is read (app.sql), or {_ANEW}",
     )
+
+
+def check_recomputed(catalyst: Catalyst, view: str, plan: Node, inputs: Collection[int]) -> None:
+    """Refuse an optimised plan that must not be computed anew either: one that reads what is not followed, or that
+    leaves open which rows it keeps.
+    """
+    for node in catalyst.nodes(plan):
+        kind = catalyst.kind(node)
+        _check_subqueries(catalyst, view, node)
+        is_input = catalyst.leaf_id(node) in inputs or kind in (*CONSTANTS, "UnionLoopRef")
+        if not is_input and not catalyst.children(node):
+            raise refuse_node(catalyst, view, node)
+        if kind in ("GlobalLimit", "Offset", "Tail") and stretch(catalyst, node) is None:
+            raise refuse_node(catalyst, view, node)
 
 
 def check_plan(catalyst: Catalyst, view: str, node: Node, inputs: Collection[int]) -> None:
     """Refuse an optimised plan with a node that no rule takes. `inputs`: the identities of the placeholders."""
     _check_subqueries(catalyst, view, node)
     kind = catalyst.kind(node)
-    if catalyst.leaf_id(node) in inputs:
+    if catalyst.leaf_id(node) in inputs or kind in CONSTANTS:
         return
-    if kind in ("GlobalLimit", "LocalLimit"):
-        sorted_rows = sort_below(catalyst, node)
-        if sorted_rows is None:
+    if kind in LIMITS:
+        rows = stretch(catalyst, node)
+        if rows is None:
             raise refuse_node(catalyst, view, node)
-        between, node = sorted_rows
-        for project in between:
-            _check_subqueries(catalyst, view, project)
+        node = rows.sort
     elif kind == "Join":
         _check_join(catalyst, view, node)
     elif kind == "Aggregate":
@@ -139,66 +158,34 @@ def check_plan(catalyst: Catalyst, view: str, node: Node, inputs: Collection[int
         check_plan(catalyst, view, child, inputs)
 
 
-def sort_below(catalyst: Catalyst, limit: Node) -> tuple[list[Node], Node] | None:
-    """The Sort whose first rows a limit keeps, if it does, after the projections in between, topmost first."""
-    constant = catalyst.kind(limit.limitExpr()) == "Literal"
-    node = catalyst.children(limit)[0]
-    between = []
-    while catalyst.kind(node) in ("LocalLimit", "Project"):
-        if catalyst.kind(node) == "Project":
-            between.append(node)
-        node = catalyst.children(node)[0]
-    return (between, node) if constant and catalyst.kind(node) == "Sort" else None
-
-
-def _skips(catalyst: Catalyst, limit: Node) -> bool:
-    """Whether rows are skipped by a limit, or right below it."""
-    node = limit
-    while catalyst.kind(node) in ("GlobalLimit", "LocalLimit", "Project"):
-        node = catalyst.children(node)[0]
-    return catalyst.kind(node) == "Offset"
-
-
 def _check_join(catalyst: Catalyst, view: str, node: Node) -> None:
-    if not equal_keys(catalyst, node)[0]:
-        raise CannotMaintain(
-            view,
-            catalyst.line(node),
-            "a join needs at least one equality between its two sides",
-            "join on an equal key first and put the rest of the condition beside it",
-        )
     how = node.joinType().toString()
     if not how.startswith(JOINS):
         raise CannotMaintain(
-            view, f"{how} join", "it cannot be maintained yet", "use an inner, outer, semi or anti join"
+            view,
+            f"{how} join",
+            "no rule maintains it by its changes",
+            f"use an inner, outer, semi or anti join, or {_ANEW}",
         )
 
 
 def _check_aggregate(catalyst: Catalyst, view: str, node: Node) -> None:
     for found in aggregates_in(catalyst, node):
-        if catalyst.kind(found.aggregateFunction()).startswith("PythonUDAF"):
+        in_python = catalyst.kind(found.aggregateFunction()).startswith("PythonUDAF")
+        if in_python and node.groupingExpressions().isEmpty():
             raise CannotMaintain(
                 view,
                 found.sql(),
-                "aggregates written in Python cannot be maintained yet",
-                "use Spark's own aggregates",
+                "a whole input is not given to an aggregate written in Python",
+                f"group by a key, use Spark's own aggregates, or {_ANEW}",
             )
-    if node.groupingExpressions().isEmpty() and not accumulates(catalyst, node):
-        raise CannotMaintain(
-            view,
-            catalyst.line(node),
-            "over the whole input only count, sum, avg, variance, stddev, min and max can be maintained yet",
-            "group by a key, or make it an ORDER BY ... LIMIT 1",
-        )
 
 
 def _check_subqueries(catalyst: Catalyst, view: str, node: Node) -> None:
-    for expression in catalyst.expressions(node):
-        for part in catalyst.subtree(expression):
-            if catalyst.kind(part) in _SUBQUERIES:
-                raise CannotMaintain(
-                    view,
-                    catalyst.kind(part),
-                    "a subquery that stays inside an expression cannot be maintained yet",
-                    "make the subquery a view of its own and join it",
-                )
+    for part in catalyst.subqueries(node):
+        raise CannotMaintain(
+            view,
+            catalyst.kind(part),
+            "the subquery stays inside an expression, and is no scalar one",
+            "make the subquery a view of its own and join it",
+        )

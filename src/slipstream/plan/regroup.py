@@ -1,7 +1,8 @@
-"""Nodes that Regroup maintains: any keyed Aggregate, Window, and outer, semi and anti joins.
+"""Nodes that Regroup maintains: any Aggregate, Window, and outer, semi and anti joins.
 
 Below, Catalyst evaluates the keys. Above, the very node of the user's plan is evaluated over the touched
-groups before and after the change, with `side` (-1 or 1) added to its keys; side becomes the diff.
+groups before and after the change, with `side` (-1 or 1) added to its keys; side becomes the diff. An
+aggregate without keys is evaluated over all rows but the ghosts (`dataflow/regroup.py`).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from pyspark.sql.types import IntegerType, LongType
 
 from slipstream.dataflow.graph import Step
 from slipstream.dataflow.regroup import Regroup
+from slipstream.plan.aggregate import aggregates_in
 from slipstream.plan.catalyst import Expr, Node
 from slipstream.plan.delta import Builder, Delta
 from slipstream.plan.join import join_stage, outputs
@@ -22,8 +24,13 @@ from slipstream.plan.stages import Columns, stage
 def aggregate(build: Builder, node: Node, child: Delta, name: str, trace: str) -> Delta:
     catalyst = build.catalyst
     keys = catalyst.items(node.groupingExpressions())
-    below, side = _one_input(build, node, keys, child, name, trace)
-    results = [*catalyst.items(node.aggregateExpressions()), side]
+    results = catalyst.items(node.aggregateExpressions())
+    below, side, tag = _one_input(build, node, keys, child, name, trace, everything=not keys)
+    if not keys:
+        real = catalyst.at_least_zero(tag)
+        found = [(each, catalyst.filtered(each, real)) for each in aggregates_in(catalyst, node)]
+        results = [catalyst.replace(result, found) for result in results]
+    results = [*results, side]
     return _signed(
         build,
         node,
@@ -37,7 +44,7 @@ def aggregate(build: Builder, node: Node, child: Delta, name: str, trace: str) -
 def window(build: Builder, node: Node, child: Delta, name: str, trace: str) -> Delta:
     catalyst = build.catalyst
     keys = catalyst.items(node.partitionSpec())
-    below, side = _one_input(build, node, keys, child, name, trace)
+    below, side, _ = _one_input(build, node, keys, child, name, trace)
     return _signed(
         build, node, catalyst.window(node, [*keys, side], below), catalyst.column(side), child.step, (trace,)
     )
@@ -52,7 +59,9 @@ def join(
     name: str,
     traces: tuple[str, str],
 ) -> Delta:
-    """An outer, semi, anti or existence join with equal keys; the whole condition is evaluated again above."""
+    """An outer, semi, anti or existence join by its equal keys, or over all rows where there are none; the whole
+    condition is evaluated again above.
+    """
     catalyst = build.catalyst
     ran, stored = join_stage(
         build, keys, (left, right), outputs(catalyst, node), lambda schema, _: Regroup(name, traces, schema)
@@ -66,7 +75,9 @@ def join(
         restored = [catalyst.renamed(attributes[s.column], s.attribute) for s in stored[tag]]
         inputs.append(catalyst.project([*restored, side], mine))
         sides.append(catalyst.attribute(side))
-    condition = catalyst.conjunction([*catalyst.split_and(node.condition().get()), catalyst.equal(*sides)])
+    own = catalyst.option(node.condition())
+    parts = catalyst.split_and(own) if own is not None else []
+    condition = catalyst.conjunction([*parts, catalyst.equal(*sides)])
     joined = catalyst.join(node, inputs[0], inputs[1], condition)
     kept = catalyst.output(joined)
     shown = [catalyst.column(s) for s in sides if any(s.semanticEquals(o) for o in kept)]
@@ -75,10 +86,16 @@ def join(
 
 
 def _one_input(
-    build: Builder, node: Node, keys: list[Expr], child: Delta, name: str, trace: str
-) -> tuple[Node, Expr]:
+    build: Builder,
+    node: Node,
+    keys: list[Expr],
+    child: Delta,
+    name: str,
+    trace: str,
+    everything: bool = False,
+) -> tuple[Node, Expr, Expr]:
     """The rows of the touched groups, before and after, as the node's child; the attribute that tells them
-    apart.
+    apart, and the one that tells ghosts.
     """
     catalyst = build.catalyst
     normal = [catalyst.normalised(key) for key in keys]
@@ -98,11 +115,12 @@ def _one_input(
     columns["diff"] = (catalyst.column(child.diff), LongType())
 
     def make(schema: pa.Schema) -> Regroup:
-        return Regroup(name, (trace,), schema)
+        return Regroup(name, (trace,), schema, everything)
 
     ran = stage(build, child.plan, columns, make)
-    side = build.out(ran, "side")
-    return catalyst.project([*build.restored(ran, stored), side], ran), catalyst.attribute(side)
+    side, tag = build.out(ran, "side"), build.out(ran, "tag")
+    rows = catalyst.project([*build.restored(ran, stored), side, tag], ran)
+    return rows, catalyst.attribute(side), catalyst.attribute(tag)
 
 
 def _signed(

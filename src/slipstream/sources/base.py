@@ -20,7 +20,8 @@ otherwise a reason. `frame` returns bad rows too: who counts or drops them is no
 never depends on which columns are used.
 
 `cut` moves a cursor that lives in this process only. After a restart, `attach` is given the ranges of all earlier
-epochs, and the cursor stands after them; a range that was cut and never recorded is simply cut again.
+epochs, and the cursor stands after them; a range that was cut and never recorded is simply cut again. In a process
+that stands by for another, `stand_by` comes first, and `attach` when the process takes over.
 
 Not promised: that the rows of a range come in any order, or in any number of partitions.
 """
@@ -212,6 +213,13 @@ class Source(ABC):
         self._name = name
         self._spark = spark
         self._resolve()
+
+    def stand_by(self, name: str, spark: SparkSession, folder: Path) -> bool:
+        """Take the place in an app that another process runs, as far as that writes nothing; `attach` follows once
+        the other is gone. Returns whether frames can be made already.
+        """
+        Source.attach(self, name, spark, folder, ())
+        return False
 
     @abstractmethod
     def cut(self, budget: int | None) -> Cut | None:

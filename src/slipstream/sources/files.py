@@ -105,6 +105,10 @@ class Files(Source):
             self._listing.consume(_files(range_))
         self._listing.watch()
 
+    def stand_by(self, name: str, spark: SparkSession, folder: Path) -> bool:
+        self.attach(name, spark, folder, ())
+        return True
+
     def cut(self, budget: int | None) -> Cut | None:
         self._listing.look()
         taken: list[Seen] = []

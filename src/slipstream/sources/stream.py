@@ -67,14 +67,23 @@ class Stream(Source):
         own = None if self._data_source is None else self._data_source.schema()
         super().__init__(schema or own, diff, op, key)
 
+    def stand_by(self, name: str, spark: SparkSession, folder: Path) -> bool:
+        self._find(spark)
+        return super().stand_by(name, spark, folder)
+
     def attach(self, name: str, spark: SparkSession, folder: Path, consumed: Sequence[JSON]) -> None:
+        found = self._find(spark)
+        super().attach(name, spark, folder, consumed)
+        self._folder = folder
+        self._reader = _reader(found, self.schema)
+        self._cursor = consumed[-1]["end"] if consumed else self._attached().initialOffset()
+
+    def _find(self, spark: SparkSession) -> DataSource:
+        """The data source that was given or named, which may be what knows the schema."""
         if self._data_source is None:
             self._data_source = _registered(spark, str(self._source))(self._reader_options)
             self._declared = self._declared or self._data_source.schema()
-        super().attach(name, spark, folder, consumed)
-        self._folder = folder
-        self._reader = _reader(self._data_source, self.schema)
-        self._cursor = consumed[-1]["end"] if consumed else self._attached().initialOffset()
+        return self._data_source
 
     def cut(self, budget: int | None) -> Cut | None:
         start, end, rows = self._next(budget)

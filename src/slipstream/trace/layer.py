@@ -28,10 +28,16 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from slipstream.crashing import crash_point, crash_points
 from slipstream.errors import BadLayer
 from slipstream.trace.naming import Fence, Ints, LayerName, Span
 
 OPEN_LAYERS = 2048
+
+crash_points(
+    layer__before_rename="a layer is written under a temporary name",
+    layer__after_rename="a layer stands under its name",
+)
 
 Accept = Callable[[LayerName], bool]
 
@@ -115,7 +121,9 @@ def write_layer(
                     if batch.num_rows:
                         writer.write_batch(batch)
             size = sink.tell()
+        crash_point("layer.before_rename")
         temporary.replace(directory / name.filename)
+        crash_point("layer.after_rename")
     except BaseException:
         with suppress(FileNotFoundError):
             temporary.unlink()

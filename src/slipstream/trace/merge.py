@@ -17,12 +17,20 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from slipstream.crashing import crash_point, crash_points
 from slipstream.trace import rows as _rows
 from slipstream.trace.cover import Piece, tile
 from slipstream.trace.layer import Accept, list_layers, open_layer, table_batches, write_layer
 from slipstream.trace.naming import LayerName
 from slipstream.trace.policy import LayerStat, Merge, Pack, Remove, Upkeep, plan_upkeep
 from slipstream.trace.scan import OpenPiece, chunk_rows, chunks, gather
+
+crash_points(
+    upkeep__before_merge="layers are due to be merged or packed, and nothing is done",
+    upkeep__after_merge="a merged layer is there beside those that it replaces",
+    upkeep__before_remove="a layer is due to be removed and is still there",
+    upkeep__after_remove="a layer is removed, and others like it are not yet",
+)
 
 
 def merge_flat(directory: Path, inputs: Sequence[LayerName], output: LayerName) -> int:
@@ -91,12 +99,16 @@ def upkeep(
         if check is not None and not isinstance(step, Remove):
             for name in step.inputs:
                 check(name)
+        crash_point("upkeep.before_merge")
         carry_out(directory, step)
+        crash_point("upkeep.after_merge")
     removing: list[Upkeep] = [
         step for step in _plan(directory, computed, keep_from, barriers, accept) if isinstance(step, Remove)
     ]
     for step in removing:
+        crash_point("upkeep.before_remove")
         carry_out(directory, step)
+        crash_point("upkeep.after_remove")
     return [*making, *removing]
 
 

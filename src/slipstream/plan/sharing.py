@@ -1,0 +1,108 @@
+"""What several queries have in common is computed and kept once.
+
+Before anything is compiled, every plan is walked from its root, and each node that keeps state is known by its
+canonical form: Spark's, in which neither names nor expression ids count, and the inputs below it. A node that is
+met again is not walked into: what is below it exists once, too. Compiling walks the same way. The first to come
+to a common node compiles it and shares its change (`Builder.share`); the others take it from there, under their
+own attributes.
+
+A view whose root is common and can be read from its totals needs nothing of its own. If all uses of a node are
+such views, nobody takes its change, and it is not emitted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from slipstream.plan import aggregate
+from slipstream.plan.aggregate import Direct
+from slipstream.plan.catalyst import Catalyst, Node
+from slipstream.plan.delta import Delta
+from slipstream.plan.topk import LIMITS
+
+STATEFUL = {"Aggregate", "Join", "Window", *LIMITS}
+
+
+@dataclass
+class Common:
+    """A node that keeps state: how often it is used, and what was compiled for it."""
+
+    node: Node
+    uses: int = 0
+    taken: int = 0  # uses that need its change, not only its totals
+    view: str = ""
+    delta: Delta | None = None
+    direct: Direct | None = None
+
+
+@dataclass
+class Commons:
+    """The nodes of an app's queries that keep state, by what they mean."""
+
+    catalyst: Catalyst
+    names: Mapping[int, str]
+    _known: dict[str, list[Common]] = field(default_factory=dict)
+
+    def count(self, plan: Node, readers: int) -> None:
+        """Take a view's plan into account. `readers`: how many other views take its change."""
+        root = readable_root(self.catalyst, plan)
+        if root is None:
+            self._walk(plan)
+            return
+        common = self._entry(root)
+        common.uses += 1
+        common.taken += readers
+        if common.uses == 1:
+            self._walk(self.catalyst.children(root)[0])
+
+    def find(self, node: Node) -> Common | None:
+        """What is known of a node that is used more than once."""
+        if self.catalyst.kind(node) not in STATEFUL:
+            return None
+        common = self._entry(node)
+        return common if common.uses > 1 else None
+
+    def _walk(self, node: Node) -> None:
+        if self.catalyst.kind(node) in STATEFUL:
+            common = self._entry(node)
+            common.uses += 1
+            common.taken += 1
+            if common.uses > 1:
+                return
+        for child in self.catalyst.children(node):
+            self._walk(child)
+
+    def _entry(self, node: Node) -> Common:
+        meant = self._meant(node)
+        known = self._known.setdefault(self._text(meant), [])
+        for common in known:
+            if common.node.sameResult(meant):
+                return common
+        known.append(Common(meant))
+        return known[-1]
+
+    def _meant(self, node: Node) -> Node:
+        """The node with nothing in it that depends on how its columns are called: `k` and `k AS key` are the same."""
+        if self.catalyst.kind(node) != "Aggregate":
+            return node
+        shown = self.catalyst.items(node.aggregateExpressions())
+        named = [
+            each if self.catalyst.kind(each) == "Alias" else self.catalyst.alias(each, "") for each in shown
+        ]
+        keys = self.catalyst.items(node.groupingExpressions())
+        return self.catalyst.aggregate(keys, named, self.catalyst.children(node)[0])
+
+    def _text(self, node: Node) -> str:
+        leaves = (self.catalyst.leaf_id(each) for each in self.catalyst.nodes(node))
+        inputs = [self.names.get(leaf, "") for leaf in leaves if leaf is not None]
+        return "\n".join([self.catalyst.text(node.canonicalized()), *inputs])
+
+
+def readable_root(catalyst: Catalyst, plan: Node) -> Node | None:
+    """The aggregation at the root of a view that can be read from its totals; None for any other view."""
+    while catalyst.kind(plan) == "Sort":
+        plan = catalyst.children(plan)[0]
+    if catalyst.kind(plan) != "Aggregate" or not aggregate.accumulates(catalyst, plan):
+        return None
+    return plan if aggregate.reads_directly(catalyst, plan) else None

@@ -1,0 +1,249 @@
+"""What a supervisor decides: no process, no file, no clock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from slipstream.cli.heartbeat import Beat, State
+from slipstream.cli.watchover import (
+    Instruction,
+    Kill,
+    Leave,
+    Policy,
+    Say,
+    Start,
+    Stop,
+    Watch,
+    began,
+    ended,
+    looked,
+    stop_asked,
+)
+
+POLICY = Policy(
+    stuck_after=10, start_within=30, first_pause=1, longest_pause=4, settled_after=60, give_up_after=3
+)
+STANDBY = Policy(stuck_after=10, start_within=30, first_pause=1, standby_after=5, standby=True)
+
+
+class Tale:
+    """A supervisor to whom things happen, one after another; keeps what it did."""
+
+    def __init__(self, policy: Policy = POLICY) -> None:
+        self.watch, self.done = began(policy)
+        self._count = 0
+        self._beats: dict[int, Beat] = {}
+
+    def look(self, seconds: float = 1.0) -> list[Instruction]:
+        return self._note(looked(self.watch, seconds, self._beats))
+
+    def silence(self, seconds: int) -> list[Instruction]:
+        """So many looks, a second apart."""
+        return [each for _ in range(seconds) for each in self.look()]
+
+    def beat(self, number: int, state: State, epoch: int = 0) -> list[Instruction]:
+        self._count += 1
+        self._beats[number] = Beat(self._count, state, epoch)
+        return self.look()
+
+    def run(self, number: int, *epochs: int) -> list[Instruction]:
+        return [each for epoch in epochs for each in self.beat(number, "running", epoch)]
+
+    def end(self, number: int, code: int) -> list[Instruction]:
+        self._beats.pop(number, None)
+        return self._note(ended(self.watch, number, code))
+
+    def stop(self) -> list[Instruction]:
+        return self._note(stop_asked(self.watch))
+
+    def _note(self, decision: tuple[Watch, list[Instruction]]) -> list[Instruction]:
+        self.watch, done = decision
+        self.done += done
+        return done
+
+
+def said(instructions: Iterable[Instruction]) -> list[str]:
+    return [each.text for each in instructions if isinstance(each, Say)]
+
+
+def unsaid(instructions: Iterable[Instruction]) -> list[Instruction]:
+    return [each for each in instructions if not isinstance(each, Say)]
+
+
+def test_an_engine_that_dies_after_progress_is_started_again_at_once() -> None:
+    tale = Tale()
+    assert tale.done == [Start(1)]
+    tale.run(1, 5, 6)
+    assert tale.end(1, -9) == [
+        Say("the engine was ended by signal 9; it is started again at once"),
+        Start(2),
+    ]
+
+
+def test_an_engine_that_is_done_ends_the_supervisor() -> None:
+    tale = Tale()
+    tale.run(1, 5)
+    assert tale.end(1, 0) == [Leave(0)]
+
+
+def test_pauses_double_and_the_supervisor_gives_up_when_nothing_is_computed() -> None:
+    tale = Tale()
+    tale.run(1, 7)
+    assert unsaid(tale.end(1, 1)) == [Start(2)]
+    assert said(tale.end(2, 1)) == ["the engine ended with exit code 1; it is started again in 1 s"]
+    assert tale.look(0.5) == []
+    assert tale.look(0.5) == [Start(3)]
+    tale.run(3, 7)
+    assert said(tale.end(3, -6)) == ["the engine was ended by signal 6; it is started again in 2 s"]
+    assert tale.silence(2) == [Start(4)]
+    tale.run(4, 7)
+    assert tale.end(4, 1) == [
+        Say(
+            "the engine ended with exit code 1. That is the 4th time in a row, and no epoch was computed in between: "
+            "giving up at epoch 7. What it wrote above says why. Nothing is lost: a new start goes on from there."
+        ),
+        Leave(1),
+    ]
+
+
+def test_a_pause_has_a_limit() -> None:
+    assert [POLICY.pause(failures) for failures in range(6)] == [0, 0, 1, 2, 4, 4]
+
+
+def test_progress_makes_failures_forgotten() -> None:
+    tale = Tale()
+    for number in range(1, 20):
+        tale.run(number, number, number + 1)
+        assert unsaid(tale.end(number, -9)) == [Start(number + 1)]
+
+
+def test_the_epoch_of_an_earlier_run_is_no_progress_but_a_minute_without_input_is() -> None:
+    tale = Tale()
+    for number in (1, 2):
+        tale.run(number, 100)
+        tale.end(number, -9)
+    assert tale.watch.failures == 2
+    tale.look()
+    for _ in range(62):
+        tale.run(3, 100)
+    assert tale.watch.failures == 0
+
+
+def test_a_file_that_is_at_fault_is_not_tried_again() -> None:
+    tale = Tale()
+    tale.beat(1, "starting")
+    tale.beat(1, "refused")
+    assert tale.end(1, 1) == [Leave(1)]
+
+
+def test_a_file_that_is_at_fault_after_one_that_ran_is_tried_again() -> None:
+    tale = Tale()
+    tale.run(1, 5, 6)
+    tale.end(1, -9)
+    tale.beat(2, "refused")
+    assert said(tale.end(2, 1)) == ["the engine ended with exit code 1; it is started again in 1 s"]
+
+
+def test_a_stuck_engine_is_killed_once_and_started_again() -> None:
+    tale = Tale()
+    tale.run(1, 5, 6)
+    assert tale.silence(10) == []
+    assert tale.look() == [
+        Say("the engine has shown no sign of life for 11 s, at epoch 6: it is killed"),
+        Kill(1),
+    ]
+    assert tale.silence(20) == []
+    assert tale.end(1, -9) == [Say("the engine was killed as stuck; it is started again at once"), Start(2)]
+
+
+def test_an_engine_may_take_longer_to_start() -> None:
+    tale = Tale()
+    assert tale.silence(30) == []
+    assert unsaid(tale.look()) == [Kill(1)]
+
+
+def test_who_is_killed_for_silence_without_progress_gets_twice_as_long() -> None:
+    tale = Tale()
+    tale.run(1, 5)
+    assert unsaid(tale.silence(11)) == [Kill(1)]
+    tale.end(1, -9)
+    tale.run(2, 5)
+    assert tale.silence(20) == []
+    assert unsaid(tale.silence(1)) == [Kill(2)]
+    tale.end(2, -9)
+    tale.look()
+    tale.run(3, 5, 6)
+    assert unsaid(tale.silence(11)) == [Kill(3)], "with progress, the old limit holds again"
+
+
+def test_time_in_which_the_supervisor_did_not_run_does_not_count() -> None:
+    tale = Tale()
+    tale.run(1, 5)
+    assert tale.look(3600) == []
+    assert tale.silence(9) == []
+    assert unsaid(tale.look()) == [Kill(1)]
+
+
+def test_a_stop_is_passed_on_twice_and_then_enforced() -> None:
+    tale = Tale()
+    tale.run(1, 5)
+    assert tale.stop() == [Stop(1)]
+    assert tale.stop() == [Stop(1)]
+    assert tale.stop() == [Kill(1)]
+    assert tale.end(1, -9) == [Leave(137)]
+
+
+def test_a_stop_in_a_pause_ends_everything() -> None:
+    tale = Tale()
+    tale.run(1, 5)
+    tale.end(1, 1)
+    tale.end(2, 1)
+    assert tale.stop() == [Leave(0)]
+    assert tale.silence(10) == []
+
+
+def test_a_stopped_engine_is_not_started_again() -> None:
+    tale = Tale()
+    tale.run(1, 5, 6)
+    tale.stop()
+    assert tale.end(1, 0) == [Leave(0)]
+
+
+def test_a_standby_is_started_when_the_engine_has_got_going() -> None:
+    tale = Tale(STANDBY)
+    tale.beat(1, "starting")
+    assert tale.run(1, 5) == []
+    assert tale.run(1, 6) == [Start(2, standby=True)]
+    assert tale.run(1, 7, 8) == []
+
+
+def test_a_standby_is_started_beside_an_engine_without_input() -> None:
+    tale = Tale(STANDBY)
+    assert [each for _ in range(7) for each in tale.run(1, 0)] == [Start(2, standby=True)]
+
+
+def test_a_standby_becomes_the_engine_and_gets_a_standby_of_its_own() -> None:
+    tale = Tale(STANDBY)
+    tale.run(1, 5, 6)
+    tale.beat(2, "standby")
+    assert tale.end(1, -9) == [Say("the engine was ended by signal 9; the standby takes over")]
+    assert tale.run(2, 6) == []
+    assert tale.run(2, 7) == [Start(3, standby=True)]
+    tale.beat(3, "standby")
+    assert unsaid(tale.silence(11)) == [Kill(2), Kill(3)]
+
+
+def test_a_standby_that_dies_is_replaced_and_the_engine_goes_on() -> None:
+    tale = Tale(STANDBY)
+    tale.run(1, 5, 6)
+    assert tale.end(2, 1) == [Say("the standby ended with exit code 1; another is started in 1 s")]
+    assert tale.run(1, 7) == [Start(3, standby=True)]
+    assert tale.end(3, 1) == [Say("the standby ended with exit code 1; another is started in 2 s")]
+    assert tale.run(1, 8, 9) == [Start(4, standby=True)]
+
+
+def test_a_stop_and_an_end_take_the_standby_along() -> None:
+    for stopped in (True, False):
+        tale = Tale(STANDBY)
+        tale.run(1, 5, 6)
+        assert Kill(2) in (tale.stop() if stopped else tale.end(1, 0))

@@ -1,0 +1,99 @@
+"""An epoch that a query's own error stops: what is said of it, and how the app goes on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import slipstream as sl
+from slipstream.errors import EpochFailed
+from slipstream.testing.oracle import rows_of
+
+pytestmark = pytest.mark.spark
+
+VIEWS = {
+    "fine": "SELECT k, count(*) n FROM t GROUP BY k",
+    "numbers": "SELECT k, cast(s AS int) n FROM t",
+    "of_numbers": "SELECT sum(n) s FROM numbers",
+    "shares": "SELECT k, 10 / length(s) q FROM t",
+}
+
+
+def declared(open_app: Any) -> tuple[Any, Any]:
+    app, source = open_app(), sl.memory("k string, s string")
+    app.source("t", source)
+    for name, query in VIEWS.items():
+        app.view(name, query)
+    return app, source
+
+
+def test_a_failed_epoch_names_the_views_and_the_expression_and_goes_on_without_the_row(open_app: Any) -> None:
+    app, source = declared(open_app)
+    source.append([("a", "1")])
+    app.run(until="caught_up")
+    source.append([("b", "2"), ("c", "abc")])
+    with pytest.raises(EpochFailed) as failed:
+        app.run(until="caught_up")
+    text = str(failed.value)
+    assert failed.value.views == ("numbers",), "a view that reads a failed one is not to blame"
+    assert text.startswith("epoch 2 failed in view 'numbers'; the app stays at epoch 1 and nothing is lost.")
+    assert "Cause in numbers: [CAST_INVALID_INPUT] The value 'abc'" in text
+    assert "cast(s AS int)" in text
+    assert app.epoch == 1
+    assert rows_of(app.read("numbers")) == [("a", 1)]
+    app.close()
+
+    app, source = declared(open_app)
+    source.retract([("c", "abc")])
+    app.run(until="caught_up")
+    assert app.epoch == 2
+    assert sorted(rows_of(app.read("numbers"))) == [("a", 1), ("b", 2)]
+    assert rows_of(app.read("of_numbers")) == [(3,)]
+    assert rows_of(app.changes("numbers", 1)) == [("b", 2, 2, 1)]
+
+    source.append([("d", ""), ("e", "x")])
+    with pytest.raises(EpochFailed) as failed:
+        app.run(until="caught_up")
+    assert failed.value.views == ("numbers", "shares")
+    assert "Cause in shares: [DIVIDE_BY_ZERO]" in str(failed.value)
+
+
+def test_a_scalar_subquery_with_two_rows_fails_the_epoch_as_it_fails_in_spark(open_app: Any) -> None:
+    app, t, u = open_app(), sl.memory("v long"), sl.memory("w long")
+    app.source("t", t)
+    app.source("u", u)
+    app.view("against", "SELECT v, (SELECT w FROM u) w FROM t")
+    t.append([(1,)])
+    app.run(until="caught_up")
+    assert rows_of(app.read("against")) == [(1, None)]
+    u.append([(5,)])
+    app.run(until="caught_up")
+    assert rows_of(app.read("against")) == [(1, 5)]
+    u.append([(6,)])
+    with pytest.raises(EpochFailed, match=r"in view 'against'[^$]*SCALAR_SUBQUERY_TOO_MANY_ROWS"):
+        app.run(until="caught_up")
+    assert rows_of(app.read("against")) == [(1, 5)]
+
+
+def test_pairs_that_never_were_are_not_computed(open_app: Any) -> None:
+    app, t, u = open_app(), sl.memory("k long, v long"), sl.memory("k long, w long")
+    app.source("t", t)
+    app.source("u", u)
+    app.view("ratios", "SELECT t.k, v div w q FROM t JOIN u ON t.k = u.k")
+    app.view("ratios_of_all", "SELECT v, v div w q FROM t CROSS JOIN u")
+    t.append([(1, 8), (2, 9)])
+    u.append([(1, 2)])
+    app.run(until="caught_up")
+    t.retract([(1, 8), (2, 9)])
+    u.retract([(1, 2)])
+    u.append([(1, 0)])
+    app.run(until="caught_up")
+    assert rows_of(app.read("ratios")) == rows_of(app.read("ratios_of_all")) == []
+    u.retract([(1, 0)])
+    u.append([(1, 4)])
+    app.run(until="caught_up")
+    t.append([(1, 12)])  # finds the row that is gone, and its retraction, in two layers
+    app.run(until="caught_up")
+    assert rows_of(app.read("ratios")) == [(1, 3)]
+    assert rows_of(app.read("ratios_of_all")) == [(12, 3)]
