@@ -68,7 +68,11 @@ def aggregates_in(catalyst: Catalyst, node: Node) -> list[Expr]:
 
 
 def accumulates(catalyst: Catalyst, node: Node) -> bool:
-    """Whether every aggregate of the node is a sum over whole numbers, doubles or decimals, or an extreme."""
+    """Whether every aggregate of the node is a sum over whole numbers, doubles or decimals, or an extreme, and its
+    groups are known by their rows: a session's are not, they merge.
+    """
+    if any(catalyst.is_session(key) for key in catalyst.items(node.groupingExpressions())):
+        return False
     return all(
         _is_sum(catalyst, expr) or _is_extreme(catalyst, expr) for expr in aggregates_in(catalyst, node)
     )

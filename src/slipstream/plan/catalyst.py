@@ -32,6 +32,7 @@ Node = Any
 Expr = Any
 
 _PLANS_IN_EXPRESSIONS = {"ScalarSubquery", "Exists", "ListQuery", "LateralSubquery"}
+_SESSION = "spark.sessionWindow"  # in an attribute's metadata, from analysis on
 _LONG_DIGITS = 18  # of a decimal that fits into 64 bits
 
 
@@ -102,6 +103,11 @@ class Catalyst:
         """Whether two expressions mean the same."""
         equal: bool = one.semanticEquals(other)
         return equal
+
+    def is_session(self, key: Expr) -> bool:
+        """Whether a grouping key is a session window: rows of one group are merged by it, not told apart."""
+        marked: bool = self.kind(key) == "AttributeReference" and key.metadata().contains(_SESSION)
+        return marked
 
     def leaf_id(self, leaf: Node) -> int | None:
         """The identity of a placeholder made by `placeholder`, whichever copy of it this is."""

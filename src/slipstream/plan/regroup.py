@@ -2,6 +2,9 @@
 
 Below, Catalyst evaluates the keys. Above, the very node of the user's plan is evaluated over the touched
 groups before and after the change, with `side` (-1 or 1) added to its keys; side becomes the diff.
+
+An Aggregate by a session window is regrouped by its other keys: which rows make one session depends on all rows
+of those keys, and Spark's own node above merges them.
 """
 
 from __future__ import annotations
@@ -22,7 +25,8 @@ from slipstream.plan.stages import Columns, stage
 def aggregate(build: Builder, node: Node, child: Delta, name: str, trace: str) -> Delta:
     catalyst = build.catalyst
     keys = catalyst.items(node.groupingExpressions())
-    below, side = _one_input(build, node, keys, child, name, trace)
+    apart = [key for key in keys if not catalyst.is_session(key)]
+    below, side = _one_input(build, node, apart, child, name, trace)
     results = [*catalyst.items(node.aggregateExpressions()), side]
     return _signed(
         build,
