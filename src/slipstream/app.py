@@ -17,7 +17,7 @@ from typing import Any, overload
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import LongType, StructType
+from pyspark.sql.types import LongType, StructField, StructType
 
 from slipstream.assembly import Assembly, assemble
 from slipstream.clock import Clock, SystemClock
@@ -30,9 +30,17 @@ from slipstream.durability.store import Store
 from slipstream.durability.timetravel import resolve_epoch
 from slipstream.durations import seconds
 from slipstream.epoch import EpochReport, Loop, Summary
-from slipstream.errors import SessionWarning, UnknownView
+from slipstream.errors import SessionWarning, SlipstreamError, UnknownView
 from slipstream.observe import Backlog, notes
-from slipstream.plan import Catalyst, check_deterministic, check_plan
+from slipstream.plan import (
+    Catalyst,
+    check_deterministic,
+    check_plan,
+    check_sql,
+    keeping_watermarks,
+    late_names,
+    marked_schema,
+)
 from slipstream.session import check_session, epoch_session, start_session
 from slipstream.settings import History, Settings
 from slipstream.sources import SESSION_SETTINGS, Source
@@ -91,15 +99,25 @@ class App:
 
     # Declaring
 
-    def source(self, name: str, source: Source) -> DataFrame:
-        """Declare an input. Returns a DataFrame that stands for it in queries."""
+    def source(self, name: str, source: Source, *, watermark: tuple[str, str] | None = None) -> DataFrame:
+        """Declare an input. Returns a DataFrame that stands for it in queries.
+
+        watermark: the column that is its event time, and by how much rows may come late, as in ("ts", "10 minutes").
+        """
         self._names.take(name, "source")
         folder = self._claim.store.root / "sources" / name
         source.attach(name, self._epochs, folder, self._past.taken(name))
+        schema = source.row_schema
+        if watermark is not None:
+            try:
+                schema = marked_schema(self._catalyst, name, schema, watermark)
+            except SlipstreamError:
+                self._names.free(name)
+                raise
         if source.can_reject:
             self._names.take(f"{name}_rejected", "view of rejected rows")
         self._sources[name] = source
-        return self._define(name, source.row_schema)
+        return self._define(name, schema)
 
     @overload
     def view(self, name: Query, /) -> DataFrame: ...
@@ -131,6 +149,7 @@ class App:
         return self._placeholders.get(definition.name)
 
     def _from_sql(self, name: str, text: str) -> ViewDefinition:
+        check_sql(self._catalyst, name, text)
         mentioned = [each for each in self._catalyst.relations(text) if not self._is_table(each)]
 
         def query(*frames: DataFrame) -> DataFrame:
@@ -159,10 +178,14 @@ class App:
         while ready:
             for view in ready:
                 self._waiting.remove(view)
-                frame = view.query(*[self._placeholders[name] for name in view.inputs])
+                with keeping_watermarks(self._catalyst, view.name):
+                    frame = view.query(*[self._placeholders[name] for name in view.inputs])
                 check_deterministic(self._catalyst, view.name, self._catalyst.analysed(frame))
                 known = {self._catalyst.leaf_of(each) for each in self._placeholders.values()}
-                check_plan(self._catalyst, view.name, self._catalyst.optimised(frame), known)
+                plan = self._catalyst.optimised(frame)
+                check_plan(self._catalyst, view.name, plan, known)
+                for late in late_names(self._catalyst, view.name, plan):
+                    self._names.take(late, "view of late rows")
                 self._views[view.name] = frame
                 self.definitions[view.name] = view
                 self._define(view.name, frame.schema)
@@ -356,7 +379,8 @@ class App:
         entry = self._entry(view)
         schema = StructType.fromJson(entry["schema"])
         if since is not None:
-            schema = schema.add("_epoch", LongType()).add("_diff", LongType())
+            added = [name for name in ("_epoch", "_diff") if name not in schema.names]
+            schema = StructType([*schema, *(StructField(name, LongType()) for name in added)])
         contents = Contents.described(entry["contents"])
         reading = Reading(contents, str(self._claim.store.root), self.shards, as_of, since)
         return self.spark.range(0, self.shards, 1, self.shards).mapInArrow(reading, schema)

@@ -21,9 +21,19 @@ from slipstream.dataflow.graph import Step
 from slipstream.durability.lineage import JSON
 from slipstream.durability.lineage import History as Past
 from slipstream.durability.store import Claim
-from slipstream.epoch import Budget, Loop, Rejects, Template, Upkeep
+from slipstream.epoch import Budget, Loop, Rejects, Template, Upkeep, Watermarks
 from slipstream.errors import ViewChanged
-from slipstream.plan import Builder, Catalyst, Commons, Compiled, Delta, Leaf, ViewCompiler, input_delta
+from slipstream.plan import (
+    Builder,
+    Catalyst,
+    Commons,
+    Compiled,
+    Delta,
+    LateView,
+    Leaf,
+    ViewCompiler,
+    input_delta,
+)
 from slipstream.settings import History, Limits, Settings
 from slipstream.sources import Source
 
@@ -58,10 +68,14 @@ def assemble(
     catalog = _catalog(sources, compiled, contents, rejects)
     _check_unchanged(claim, past, catalog)
 
+    late = {each.name: each.timed.late for view in compiled for each in view.late}
+    delays = {name: delay for view in compiled for name, delay in view.watermarks.items()}
+
     def loop(past: Past) -> Loop:
         claim.store.write_catalog(catalog)
         terminals = [terminal for view in compiled for terminal in view.terminals]
         histories = [each.trace for each in contents.values()] + [each.trace for each in rejects.values()]
+        histories += late.values()
         return Loop(
             spark=spark,
             claim=claim,
@@ -72,6 +86,8 @@ def assemble(
                 name: _budget(source, target, settings.limits.get(name)) for name, source in used.items()
             },
             upkeep=Upkeep(tuple(histories), _keeper(history, past)),
+            watermarks=Watermarks(delays, past.watermarks, past.latest),
+            late=late,
             clock=clock,
             shards=shards,
             frontier=past.frontier,
@@ -106,7 +122,7 @@ def _compile(
             leaf, delta = input_delta(
                 build,
                 name,
-                source.row_schema,
+                placeholders[name].schema,
                 source.changes.mode,
                 source.changes.key,
                 source.order_fields,
@@ -179,11 +195,29 @@ def _catalog(
             "traces": [each.trace],
             "rejected": True,
         }
+    for view in compiled:
+        for late in view.late:
+            views[late.name] = _late(late)
     kinds = {
         name: {"kind": type(source).__name__, "schema": source.schema.jsonValue()}
         for name, source in sources.items()
     }
     return {"sources": kinds, "views": views}
+
+
+def _late(view: LateView) -> dict[str, Any]:
+    schema = to_arrow_schema(view.schema, timezone="UTC")
+    stored = pa.schema([(f"v{i}", kind) for i, kind in enumerate(schema.types)])
+    whole = [pa.field(name, pa.int64()) for name in ("h", "r", "diff")]
+    kept = recorded(view.timed.late, schema, pa.schema([*whole[:2], *stored, whole[2]]))
+    return {
+        "schema": view.schema.jsonValue(),
+        "fingerprint": "late",
+        "order": [],
+        "contents": kept.describe(),
+        "traces": [view.timed.late],
+        "late": True,
+    }
 
 
 def _check_unchanged(claim: Claim, past: Past, catalog: dict[str, Any]) -> None:

@@ -25,7 +25,9 @@ EVENTS = "k string, ts timestamp, local timestamp_ntz, gap int, v long"
 
 
 def tumbling(events: DataFrame) -> DataFrame:
-    return events.groupBy(F.window("ts", "10 minutes"), "k").agg(F.sum("v").alias("s"), F.count("*").alias("c"))
+    return events.groupBy(F.window("ts", "10 minutes"), "k").agg(
+        F.sum("v").alias("s"), F.count("*").alias("c")
+    )
 
 
 def sliding(events: DataFrame) -> DataFrame:
@@ -34,12 +36,16 @@ def sliding(events: DataFrame) -> DataFrame:
 
 def uneven(events: DataFrame) -> DataFrame:
     """Windows that are no multiple of their slide, and begin at an odd time."""
-    return events.groupBy(F.window("ts", "10 minutes", "4 minutes", "90 seconds"), "k").agg(F.max("v").alias("m"))
+    return events.groupBy(F.window("ts", "10 minutes", "4 minutes", "90 seconds"), "k").agg(
+        F.max("v").alias("m")
+    )
 
 
 def by_day(events: DataFrame) -> DataFrame:
     days = events.groupBy(F.window("ts", "1 day").alias("day"), "k").agg(F.count_distinct("v").alias("c"))
-    return days.select("day.start", "day.end", "k", "c", F.date_format("day.start", "yyyy-MM-dd HH:mm").alias("text"))
+    return days.select(
+        "day.start", "day.end", "k", "c", F.date_format("day.start", "yyyy-MM-dd HH:mm").alias("text")
+    )
 
 
 def without_zone(events: DataFrame) -> DataFrame:
@@ -90,7 +96,9 @@ def app(spark: SparkSession, tmp_path: Path) -> Iterator[sl.App]:
 
 
 def event(random: random.Random) -> tuple[Any, ...]:
-    when = MIDNIGHT + timedelta(seconds=random.randrange(0, 3 * 3600, 30), microseconds=random.choice([0, 0, 1]))
+    when = MIDNIGHT + timedelta(
+        seconds=random.randrange(0, 3 * 3600, 30), microseconds=random.choice([0, 0, 1])
+    )
     return (
         random.choice(["a", "b", None]),
         random.choice([when, when, when, when, None]),
@@ -110,5 +118,7 @@ def test_windows_and_sessions_are_those_of_batch_spark_in_any_order_of_arrival(a
     script.step(lambda: events.append(event(chance) for _ in range(30)))
     script.step(lambda: events.append(event(chance) for _ in range(30)))
     script.step(lambda: events.retract(events.rows[::3]))
-    script.step(lambda: events.append([("a", MIDNIGHT - timedelta(days=2), MIDNIGHT.replace(tzinfo=None), 1, 7)]))
+    script.step(
+        lambda: events.append([("a", MIDNIGHT - timedelta(days=2), MIDNIGHT.replace(tzinfo=None), 1, 7)])
+    )
     script.check(relative=1e-9)

@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from slipstream.dataflow.eventtime import Timed, on_time, write_state
 from slipstream.dataflow.join import split_sides
 from slipstream.dataflow.task import Task, emit, gather, prefixed
 from slipstream.trace import rows as trace_rows
@@ -34,6 +35,7 @@ class Regroup:
     name: str
     traces: tuple[str, ...]
     input: pa.Schema
+    timed: tuple[Timed, ...] = ()
 
     @property
     def __name__(self) -> str:
@@ -49,7 +51,8 @@ class Regroup:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         task = Task.current()
-        changes = split_sides(gather(batches, self.input), task.epoch)[: len(self.traces)]
+        table = on_time(task, self.timed, gather(batches, self.input))
+        changes = split_sides(table, task.epoch)[: len(self.traces)]
         probe_h, probe_keys = _touched(changes)
         for tag, (trace, change) in enumerate(zip(self.traces, changes, strict=True)):
             if len(probe_h):
@@ -58,7 +61,7 @@ class Regroup:
                 after = trace_rows.consolidate(pa.concat_tables([before, change]))
                 yield from self._group_rows(tag, -1, before)
                 yield from self._group_rows(tag, 1, after)
-            task.write(trace, change)
+            write_state(task, self.timed, trace, change)
 
     def _group_rows(self, tag: int, side: int, rows: pa.Table) -> Iterator[pa.RecordBatch]:
         times = np.maximum(integers(rows, "diff"), 0)

@@ -4,6 +4,7 @@ from slipstream.epoch.cut import Bounds, Budget
 from slipstream.epoch.loop import Loop, Rejects, Upkeep
 from slipstream.epoch.report import EpochReport, Summary, percentile
 from slipstream.epoch.template import Outcome, Template
+from slipstream.epoch.watermarks import Watermarks
 
 __all__ = [
     "Bounds",
@@ -15,5 +16,6 @@ __all__ = [
     "Summary",
     "Template",
     "Upkeep",
+    "Watermarks",
     "percentile",
 ]

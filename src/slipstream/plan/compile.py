@@ -19,10 +19,11 @@ from pyspark.sql.types import LongType, StructType
 
 from slipstream.dataflow.graph import Step
 from slipstream.dataflow.record import Record
-from slipstream.plan import aggregate, combine, join, linear, regroup, topk
+from slipstream.plan import aggregate, combine, firstseen, join, linear, regroup, topk
 from slipstream.plan.aggregate import Direct
 from slipstream.plan.catalyst import Node
 from slipstream.plan.delta import Builder, Delta
+from slipstream.plan.eventtime import LateView, Timing, watermarks_in
 from slipstream.plan.refuse import sort_below
 from slipstream.plan.sharing import STATEFUL, Common, Commons, readable_root
 from slipstream.plan.stages import stage
@@ -41,6 +42,8 @@ class Compiled:
     record: Record | None
     order: tuple[tuple[str, bool, bool], ...]
     fingerprint: str
+    watermarks: Mapping[str, int]
+    late: tuple[LateView, ...]
 
 
 class ViewCompiler:
@@ -53,23 +56,26 @@ class ViewCompiler:
         self._inputs = inputs
         self._commons = commons
         self._count = 0
+        self._timing = Timing(build, view, {}, self._trace)
 
     def compile(self, frame: DataFrame, readers: int) -> Compiled:
         """The view's plans. `readers`: how many times other views take its change as their input."""
         plan = self._catalyst.optimised(frame)
         order, fingerprint = self._order(plan), self._fingerprint(plan)
+        marks = watermarks_in(self._catalyst, plan)
+        self._timing = Timing(self._build, self._view, marks, self._trace)
         root = readable_root(self._catalyst, plan)
         if root is not None:
             step, terminals, delta, direct = self._direct(root, readers)
-            return Compiled(
-                self._view, frame.schema, step, terminals, delta, direct, None, order, fingerprint
-            )
+            said = (order, fingerprint, marks, tuple(self._timing.late))
+            return Compiled(self._view, frame.schema, step, terminals, delta, direct, None, *said)
         delta = self._delta(plan)
         if readers:
             delta = self._shared(plan, delta)
         record, terminal = self._record(plan, delta)
         step = Step("Record", self._view, (delta.step,), (record.trace,))
-        return Compiled(self._view, frame.schema, step, (terminal,), delta, None, record, order, fingerprint)
+        said = (order, fingerprint, marks, tuple(self._timing.late))
+        return Compiled(self._view, frame.schema, step, (terminal,), delta, None, record, *said)
 
     def _shared(self, plan: Node, delta: Delta) -> Delta:
         """The view's change, computed once for all that read it."""
@@ -120,7 +126,8 @@ class ViewCompiler:
         over = combine.folded(catalyst, node)
         sums = aggregate.sums_of(build, over)
         join_node = catalyst.children(over)[0]
-        if combine.can_combine(catalyst, over, sums) and self._commons.find(join_node) is None:
+        late = self._timing.follows(node) or self._timing.follows(join_node)
+        if not late and combine.can_combine(catalyst, over, sums) and self._commons.find(join_node) is None:
             left, right, sides = self._join_inputs(join_node)
             joined = combine.combine(build, join_node, sums, left, right, self._view, sides)
             feed = aggregate.combined_feed(build, sums, joined.plan, joined.step)
@@ -128,7 +135,7 @@ class ViewCompiler:
             over, sums = node, aggregate.sums_of(build, node)
             feed = aggregate.rows_feed(build, sums, self._delta(catalyst.children(node)[0]))
         traces = [self._trace("accumulate"), *(self._trace("extreme") for _ in sums.extremes)]
-        return aggregate.accumulate(build, over, sums, feed, self._view, traces, emits)
+        return aggregate.accumulate(build, over, sums, feed, self._view, traces, emits, self._timing)
 
     def _stateful(self, node: Node) -> tuple[Delta, Direct | None]:
         """A node that keeps state, and how it can be read directly, if it can."""
@@ -164,6 +171,9 @@ class ViewCompiler:
             return linear.project(build, node, child)
         if kind == "Expand":
             return linear.expand(build, node, child)
+        if kind == "DeduplicateWithinWatermark":
+            trace = self._trace("firstseen")
+            return firstseen.first_seen(build, node, child, self._view, trace, self._timing)
         raise AssertionError(f"refuse.check_plan lets no {kind} through")
 
     def _input(self, leaf: Node, identity: int) -> Delta:
@@ -180,16 +190,17 @@ class ViewCompiler:
         if aggregate.accumulates(self._catalyst, node):
             return self._accumulate(node, emits=True)
         child = self._delta(self._catalyst.children(node)[0])
-        return regroup.aggregate(self._build, node, child, self._view, self._trace("regroup")), None
+        trace = self._trace("regroup")
+        return regroup.aggregate(self._build, node, child, self._view, trace, self._timing), None
 
     def _window(self, node: Node) -> Delta:
         child = self._delta(self._catalyst.children(node)[0])
-        return regroup.window(self._build, node, child, self._view, self._trace("regroup"))
+        return regroup.window(self._build, node, child, self._view, self._trace("regroup"), self._timing)
 
     def _join(self, node: Node) -> Delta:
         left, right, traces = self._join_inputs(node)
         if node.joinType().toString() in ("Inner", "Cross"):
-            return join.inner(self._build, node, left, right, self._view, traces)
+            return join.inner(self._build, node, left, right, self._view, traces, self._timing)
         pairs = [(one, other) for one, other, _ in join.equal_keys(self._catalyst, node)[0]]
         return regroup.join(self._build, node, pairs, left, right, self._view, traces)
 

@@ -18,15 +18,16 @@ from slipstream.dataflow.graph import Step
 from slipstream.dataflow.regroup import Regroup
 from slipstream.plan.catalyst import Expr, Node
 from slipstream.plan.delta import Builder, Delta
+from slipstream.plan.eventtime import Timing
 from slipstream.plan.join import join_stage, outputs
 from slipstream.plan.stages import Columns, stage
 
 
-def aggregate(build: Builder, node: Node, child: Delta, name: str, trace: str) -> Delta:
+def aggregate(build: Builder, node: Node, child: Delta, name: str, trace: str, timing: Timing) -> Delta:
     catalyst = build.catalyst
     keys = catalyst.items(node.groupingExpressions())
     apart = [key for key in keys if not catalyst.is_session(key)]
-    below, side = _one_input(build, node, apart, child, name, trace)
+    below, side, told = _one_input(build, node, apart, child, name, trace, timing)
     results = [*catalyst.items(node.aggregateExpressions()), side]
     return _signed(
         build,
@@ -35,16 +36,16 @@ def aggregate(build: Builder, node: Node, child: Delta, name: str, trace: str) -
         catalyst.column(side),
         child.step,
         (trace,),
+        told,
     )
 
 
-def window(build: Builder, node: Node, child: Delta, name: str, trace: str) -> Delta:
+def window(build: Builder, node: Node, child: Delta, name: str, trace: str, timing: Timing) -> Delta:
     catalyst = build.catalyst
     keys = catalyst.items(node.partitionSpec())
-    below, side = _one_input(build, node, keys, child, name, trace)
-    return _signed(
-        build, node, catalyst.window(node, [*keys, side], below), catalyst.column(side), child.step, (trace,)
-    )
+    below, side, told = _one_input(build, node, keys, child, name, trace, timing)
+    evaluated = catalyst.window(node, [*keys, side], below)
+    return _signed(build, node, evaluated, catalyst.column(side), child.step, (trace,), told)
 
 
 def join(
@@ -79,10 +80,10 @@ def join(
 
 
 def _one_input(
-    build: Builder, node: Node, keys: list[Expr], child: Delta, name: str, trace: str
-) -> tuple[Node, Expr]:
+    build: Builder, node: Node, keys: list[Expr], child: Delta, name: str, trace: str, timing: Timing
+) -> tuple[Node, Expr, str]:
     """The rows of the touched groups, before and after, as the node's child; the attribute that tells them
-    apart.
+    apart; what is behind the watermark.
     """
     catalyst = build.catalyst
     normal = [catalyst.normalised(key) for key in keys]
@@ -99,14 +100,16 @@ def _one_input(
         for i, (c, key) in enumerate(zip(key_columns, normal, strict=True))
     }
     columns |= values
+    timed = timing.keyed(node, [(each.attribute, each.column) for each in stored], columns, (trace,))
     columns["diff"] = (catalyst.column(child.diff), LongType())
 
     def make(schema: pa.Schema) -> Regroup:
-        return Regroup(name, (trace,), schema)
+        return Regroup(name, (trace,), schema, timed)
 
     ran = stage(build, child.plan, columns, make)
     side = build.out(ran, "side")
-    return catalyst.project([*build.restored(ran, stored), side], ran), catalyst.attribute(side)
+    below = catalyst.project([*build.restored(ran, stored), side], ran)
+    return below, catalyst.attribute(side), timing.told(timed)
 
 
 def _signed(
@@ -116,6 +119,7 @@ def _signed(
     side: Column,
     inputs: Step | tuple[Step, ...],
     traces: tuple[str, ...],
+    watermark: str = "",
 ) -> Delta:
     """The node's output with the side as its diff."""
     catalyst = build.catalyst
@@ -123,4 +127,4 @@ def _signed(
     plan = catalyst.select(evaluated, [*columns, side.cast("long").alias("diff")])
     diff = catalyst.output(plan)[-1]
     fed = (inputs,) if isinstance(inputs, Step) else inputs
-    return Delta(plan, diff, None, Step("Regroup", catalyst.line(node), fed, traces), "free")
+    return Delta(plan, diff, None, Step("Regroup", catalyst.line(node), fed, traces, watermark), "free")
