@@ -240,6 +240,30 @@ def test_the_first_row_of_a_key_is_shown_until_the_delay_has_passed(run: Any, ep
     assert sum(abs(row["v4"]) * row["diff"] for row in held(root, "late", len(epochs))) == late
 
 
+@given(arrivals, st.randoms(use_true_random=False))
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_another_order_of_arrival_gives_the_same_bytes(run: Any, epochs: list[Any], random: Any) -> None:
+    followed = Timed("v0", "", ("w",), 1, ("state",), "late", ("k0", "v0", "v1"), DELAY * MINUTE * 1000)
+    operator = FirstSeen("v", "state", SEEN, (followed,))
+    written = []
+    for attempt in (0, 1):
+        root, epoch = run()
+        mark = -1
+        for arrived, advance, _ in epochs:
+            mark += advance
+            rows = [
+                {"h": k % HASH, "r": (k + w + v) % HASH, "k0": k, "v0": at(w), "v1": v, "diff": 1}
+                for k, w, v in arrived
+            ]
+            if attempt:
+                random.shuffle(rows)
+            epoch(operator, rows, mark)
+        files = sorted(path for path in root.rglob("*.arrow"))
+        written.append({str(path.relative_to(root)): path.read_bytes() for path in files})
+    assert written[0] == written[1]
+    assert written[0]
+
+
 def test_a_follower_of_event_time_needs_a_watermark() -> None:
     with pytest.raises(ValueError, match="event time needs a watermark and a period"):
         Timed("k0", "", (), 1, ("state",), "late", ())

@@ -105,14 +105,14 @@ def batch(chance: random.Random, now: int) -> tuple[Rows, Rows]:
     """Rows around a time, some of them late; a value is a function of the rest, so that duplicates are alike."""
     events: Rows = []
     for _ in range(14):
-        when = now - chance.choice([0, 1, 2, 4, 6, 9, 14, 25]) + chance.choice([0, 0.5])
+        when = now - chance.choice([0, 1, 2, 4, 6, 9, 20, 35]) + chance.choice([0, 0.5])
         key = chance.choice(["a", "b", "c"])
         if key == "b" and chance.random() < 0.2:
             events.append((key, None, 0))
         else:
             events.append((key, minute(when), int(when * 2) + ord(key)))
     clicks = [
-        (chance.choice(["a", "b", "d"]), minute(now - chance.choice([0, 3, 8, 20])), n) for n in range(5)
+        (chance.choice(["a", "b", "d"]), minute(now - chance.choice([0, 3, 8, 25])), n) for n in range(5)
     ]
     return events, clicks
 
@@ -328,22 +328,15 @@ STATE = {
 
 
 def check_state(live: dict[str, list[int]]) -> None:
-    """With a watermark that moves on, the state in the end is no more than a few epochs' worth; without, it grows."""
-    for view in (
-        "tumbling",
-        "largest",
-        "sliding",
-        "sessions",
-        "moments",
-        "deduplicated",
-        "ranked",
-        "joined",
-        "clicked",
-    ):
-        assert max(live[view][4:]) <= 2.2 * max(live[view][:3]), (view, live[view])
-        assert live[view][-1] < sum(live[view][:3]), (view, live[view])
+    """With a watermark that moves on, the state is that of the first few epochs, however many there are; without one,
+    it grows.
+    """
+    for view, rows in live.items():
+        if view not in ("clicks_by_window", "counted", "seen"):
+            assert max(rows[4:]) <= 2 * max(rows[:4]), (view, rows)
     assert live["clicks_by_window"] == sorted(live["clicks_by_window"])
-    assert live["clicks_by_window"][-1] > 2 * live["clicks_by_window"][2]
+    assert live["clicks_by_window"][-1] >= live["clicks_by_window"][2] + 5
+    assert live["counted"][-1] == live["seen"][-1] == 3
 
 
 def test_what_becomes_of_rows_behind_the_watermark_is_explained(open_app: Any) -> None:
