@@ -20,7 +20,7 @@ from typing import Any, get_args, overload
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import LongType, StructType
+from pyspark.sql.types import LongType, StructField, StructType
 
 from slipstream.assembly import Assembly, assemble
 from slipstream.clock import Clock, SystemClock
@@ -39,11 +39,22 @@ from slipstream.errors import (
     BadViewOption,
     RecoveryWarning,
     SessionWarning,
+    SlipstreamError,
     StandingBy,
     UnknownView,
 )
 from slipstream.observe import Backlog, Frontiers, notes, read_frontiers
-from slipstream.plan import Catalyst, check_deterministic, check_plan, check_recomputed, maintainable
+from slipstream.plan import (
+    Catalyst,
+    check_deterministic,
+    check_plan,
+    check_recomputed,
+    check_sql,
+    keeping_watermarks,
+    late_names,
+    maintainable,
+    marked_schema,
+)
 from slipstream.session import check_session, epoch_session, start_session
 from slipstream.settings import Durability, Exposure, History, Settings, starting
 from slipstream.sources import SESSION_SETTINGS, Source
@@ -125,8 +136,11 @@ class App:
 
     # Declaring
 
-    def source(self, name: str, source: Source) -> DataFrame:
-        """Declare an input. Returns a DataFrame that stands for it in queries."""
+    def source(self, name: str, source: Source, *, watermark: tuple[str, str] | None = None) -> DataFrame:
+        """Declare an input. Returns a DataFrame that stands for it in queries.
+
+        watermark: the column that is its event time, and by how much rows may come late, as in ("ts", "10 minutes").
+        """
         if source.forgets_each and not self._durability.replicas:
             raise BadSourceOption(
                 f"source '{name}' is to remove input that is safe, and the app has no replicas to be safe on",
@@ -137,10 +151,17 @@ class App:
             self._attach(name, source)
         elif source.stand_by(name, self._epochs, self._folder(name)):
             self._rehearsable.add(name)
+        schema = source.row_schema
+        if watermark is not None:
+            try:
+                schema = marked_schema(self._catalyst, name, schema, watermark)
+            except SlipstreamError:
+                self._names.free(name)
+                raise
         if source.can_reject:
             self._names.take(f"{name}_rejected", "view of rejected rows")
         self._sources[name] = source
-        return self._define(name, source.row_schema)
+        return self._define(name, schema)
 
     @overload
     def view(self, name: Query, /, *, maintain: Maintain = ...) -> DataFrame: ...
@@ -187,6 +208,7 @@ class App:
         return self._placeholders.get(definition.name)
 
     def _from_sql(self, name: str, text: str) -> ViewDefinition:
+        check_sql(self._catalyst, name, text)
         mentioned = [each for each in self._catalyst.relations(text) if not self._is_table(each)]
 
         def query(*frames: DataFrame) -> DataFrame:
@@ -215,12 +237,15 @@ class App:
         while ready:
             for view in ready:
                 self._waiting.remove(view)
-                frame = view.query(*[self._placeholders[name] for name in view.inputs])
+                with keeping_watermarks(self._catalyst, view.name):
+                    frame = view.query(*[self._placeholders[name] for name in view.inputs])
                 check_deterministic(self._catalyst, view.name, self._catalyst.analysed(frame))
                 known = {self._catalyst.leaf_of(each) for each in self._placeholders.values()}
                 plan = maintainable(self._catalyst, frame)
                 check = check_recomputed if view.maintain == "recompute" else check_plan
                 check(self._catalyst, view.name, plan, known)
+                for late in late_names(self._catalyst, view.name, plan):
+                    self._names.take(late, "view of late rows")
                 self._views[view.name] = frame
                 self.definitions[view.name] = view
                 self._define(view.name, frame.schema)
@@ -469,7 +494,8 @@ class App:
         entry = self._entry(view)
         schema = StructType.fromJson(entry["schema"])
         if since is not None:
-            schema = schema.add("_epoch", LongType()).add("_diff", LongType())
+            added = [name for name in ("_epoch", "_diff") if name not in schema.names]
+            schema = StructType([*schema, *(StructField(name, LongType()) for name in added)])
         contents = Contents.described(entry["contents"])
         reading = Reading(contents, str(self._claim.store.root), self.shards, as_of, since)
         return self.spark.range(0, self.shards, 1, self.shards).mapInArrow(reading, schema)

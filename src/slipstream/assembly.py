@@ -22,13 +22,14 @@ from slipstream.durability.identity import traces_of
 from slipstream.durability.lineage import JSON
 from slipstream.durability.lineage import History as Past
 from slipstream.durability.store import Claim
-from slipstream.epoch import Budget, Loop, Rehearsal, Rejects, Template, Upkeep
+from slipstream.epoch import Budget, Loop, Rehearsal, Rejects, Template, Upkeep, Watermarks
 from slipstream.plan import (
     Builder,
     Catalyst,
     Commons,
     Compiled,
     Delta,
+    LateView,
     Leaf,
     Node,
     ViewCompiler,
@@ -74,6 +75,9 @@ def assemble(
     catalog = _catalog(sources, compiled, contents, rejects)
     asked = starting().rebuild
 
+    late = {each.name: each.timed.late for view in compiled for each in view.late}
+    delays = {name: delay for view in compiled for name, delay in view.watermarks.items()}
+
     def compare(claim: Claim, past: Past) -> Rebuild:
         known = claim.store.catalog()["views"] if past.frontier else catalog["views"]
         return plan_rebuild(
@@ -101,6 +105,7 @@ def assemble(
         claim.store.write_catalog(catalog)
         claim.fence(past.frontier, [claim.store.root / trace for trace in traces_of(catalog)])
         histories = [each.trace for each in contents.values()] + [each.trace for each in rejects.values()]
+        histories += late.values()
         return Loop(
             spark=spark,
             claim=claim,
@@ -111,6 +116,8 @@ def assemble(
                 name: _budget(source, target, settings.limits.get(name)) for name, source in used.items()
             },
             upkeep=Upkeep(tuple(histories), _keeper(history, past)),
+            watermarks=Watermarks(delays, past.watermarks, past.latest),
+            late=late,
             clock=clock,
             shards=shards,
             past=past,
@@ -152,7 +159,7 @@ def _compile(
             leaf, delta = input_delta(
                 build,
                 name,
-                source.row_schema,
+                placeholders[name].schema,
                 source.changes.mode,
                 source.changes.key,
                 source.order_fields,
@@ -240,11 +247,29 @@ def _catalog(
             "traces": [each.trace],
             "rejected": True,
         }
+    for view in compiled:
+        for late in view.late:
+            views[late.name] = _late(late)
     kinds = {
         name: {"kind": type(source).__name__, "schema": source.schema.jsonValue()}
         for name, source in sources.items()
     }
     return {"sources": kinds, "views": views}
+
+
+def _late(view: LateView) -> dict[str, Any]:
+    schema = to_arrow_schema(view.schema, timezone="UTC")
+    stored = pa.schema([(f"v{i}", kind) for i, kind in enumerate(schema.types)])
+    whole = [pa.field(name, pa.int64()) for name in ("h", "r", "diff")]
+    kept = recorded(view.timed.late, schema, pa.schema([*whole[:2], *stored, whole[2]]))
+    return {
+        "schema": view.schema.jsonValue(),
+        "fingerprint": "late",
+        "order": [],
+        "contents": kept.describe(),
+        "traces": [view.timed.late],
+        "late": True,
+    }
 
 
 def _budget(source: Source, target: float, limits: Limits | None) -> Budget:

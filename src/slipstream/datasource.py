@@ -18,7 +18,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
-from pyspark.sql.types import LongType, StructType
+from pyspark.sql.types import LongType, StructField, StructType
 
 from slipstream.dataflow.contents import Contents, Reading
 from slipstream.durability.store import Store
@@ -41,7 +41,8 @@ class SlipstreamSource(DataSource):
         columns = asked.columns or whole.fieldNames()
         schema = StructType([whole[name] for name in columns])
         if asked.since is not None:
-            schema = schema.add("_epoch", LongType()).add("_diff", LongType())
+            added = [name for name in ("_epoch", "_diff") if name not in columns]
+            schema = StructType([*schema, *(StructField(name, LongType()) for name in added)])
         return schema
 
     def reader(self, schema: StructType) -> ViewReader:
@@ -85,7 +86,8 @@ class ViewReader(DataSourceReader):
 
     def __init__(self, asked: _Asked, schema: StructType) -> None:
         self._asked = asked
-        self._names = [name for name in schema.fieldNames() if name not in ("_epoch", "_diff")]
+        own = [field["name"] for field in asked.entry["schema"]["fields"]]
+        self._names = [name for name in schema.fieldNames() if name in own]
 
     def partitions(self) -> Sequence[InputPartition]:
         return [InputPartition(i) for i in range(_SPANS)]

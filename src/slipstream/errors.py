@@ -80,6 +80,17 @@ class BadDuration(SlipstreamError):
         )
 
 
+class BadWatermark(SlipstreamError):
+    """A watermark on a column that cannot be an event time."""
+
+    def __init__(self, where: str, wrong: str, known: Iterable[str]) -> None:
+        columns = f" Its columns are {listed(known)}." if known else ""
+        super().__init__(
+            f"{where}: no watermark can be kept: {wrong}.{columns} Give a TIMESTAMP column and a delay, such as "
+            f"('ts', '10 minutes')."
+        )
+
+
 class BadSourceOption(SlipstreamError):
     """A source was declared with options that make no sense."""
 

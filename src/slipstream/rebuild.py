@@ -49,19 +49,17 @@ def plan_rebuild(
     asked: Collection[str],
 ) -> Rebuild:
     """Compare the catalog's views with those declared; an error if one changed and its rebuilding was not asked for."""
-    declared = {name: view for name, view in declared.items() if not view.get("rejected")}
+    own = {name: view for name, view in declared.items() if not (view.get("rejected") or view.get("late"))}
     for name in asked:
-        if name not in declared:
-            raise UnknownView(name, declared)
-    added = {name for name in declared if name not in known}
-    changed = {
-        name for name in declared if name in known and _meaning(known[name]) != _meaning(declared[name])
-    }
+        if name not in own:
+            raise UnknownView(name, own)
+    added = {name for name in own if name not in known}
+    changed = {name for name in own if name in known and _meaning(known[name]) != _meaning(own[name])}
     anew = with_readers(added | changed | set(asked), inputs)
-    reused = tuple(name for name in declared if name not in anew)
+    reused = tuple(name for name in own if name not in anew)
     if not (added | changed) <= set(asked):
         raise ViewChanged(store, changed, added, anew - changed - added, reused)
-    return Rebuild(tuple(name for name in declared if name in anew), reused)
+    return Rebuild(tuple(name for name in own if name in anew), reused)
 
 
 def with_readers(views: set[str], inputs: Mapping[str, Iterable[str]]) -> set[str]:

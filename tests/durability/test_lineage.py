@@ -90,3 +90,16 @@ def test_as_of_is_an_epoch_a_time_or_now(root: Path, log: LineageWriter) -> None
         resolve_epoch(root, "yesterday")
     with pytest.raises(UnknownEpoch, match="the first epoch was computed at"):
         resolve_epoch(root, datetime.fromtimestamp(1, UTC))
+
+
+def test_watermarks_and_event_times_are_told_as_of_the_last_computed_epoch(
+    root: Path, log: LineageWriter
+) -> None:
+    run(log, 1)
+    assert (read_history(root).watermarks, read_history(root).latest) == ({}, {})
+    log.cut(Cut(2, 102.0, {}, {"t.ts": 5}))
+    log.computed(Computed(2, 102.5, 0.1, 10, {}, {"v_late": 3}, {"t.ts": 9}))
+    log.cut(Cut(3, 103.0, {}, {"t.ts": 7}))
+    past = read_history(root)
+    assert (past.watermarks, past.latest, past.computed[-1].late) == ({"t.ts": 5}, {"t.ts": 9}, {"v_late": 3})
+    assert past.pending == Cut(3, 103.0, {}, {"t.ts": 7})

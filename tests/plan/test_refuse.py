@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.functions import pandas_udf
 
 import slipstream as sl
-from slipstream.errors import BadViewOption, CannotMaintain
+from slipstream.errors import BadDuration, BadViewOption, BadWatermark, CannotMaintain, NameTaken
 
 pytestmark = pytest.mark.spark
 
@@ -23,6 +23,7 @@ def app(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     with sl.App("refusals", store=tmp_path_factory.mktemp("refusals"), spark=spark, shards=2) as made:
         made.source("t", sl.memory("k string, v long"))
         made.source("u", sl.memory("k string, v long"))
+        made.source("timed", sl.memory("k string, ts timestamp"), watermark=("ts", "10 minutes"))
         yield made
 
 
@@ -54,6 +55,11 @@ REFUSED = {
         "WITH RECURSIVE r(n) AS (SELECT min(v) FROM t UNION ALL SELECT n + 1 FROM r WHERE n < 9) SELECT n FROM r",
         "UnionLoop",
         "no rule maintains UnionLoop by its changes",
+    ),
+    "watermarked": (
+        "SELECT * FROM timed WATERMARK ts DELAY OF INTERVAL 5 MINUTES",
+        "the WATERMARK clause",
+        "Spark drops it from a query over relations that are not streams",
     ),
 }
 
@@ -141,3 +147,46 @@ def test_a_refused_view_leaves_its_name_free(app: sl.App) -> None:
     with pytest.raises(CannotMaintain):
         app.view("again", "SELECT * FROM t LIMIT 3")
     app.view("again", "SELECT * FROM t ORDER BY k, v LIMIT 3")
+
+
+def test_duplicates_within_a_watermark_need_one(app: sl.App) -> None:
+    with pytest.raises(CannotMaintain, match=r"its input has no watermark, .* Instead: give the source one"):
+        app.view("once", lambda t: t.dropDuplicatesWithinWatermark(["k"]))
+
+
+def test_metrics_that_a_query_observes_are_refused(app: sl.App) -> None:
+    with pytest.raises(CannotMaintain, match="CollectMetrics cannot be maintained incrementally yet"):
+        app.view("observed", lambda t: t.observe("seen", F.count("k").alias("n")))
+
+
+def test_a_watermark_needs_a_timestamp_and_a_delay(app: sl.App) -> None:
+    with pytest.raises(BadWatermark) as refused:
+        app.view("mistyped", lambda t: t.withWatermark("v", "10 minutes"))
+    assert str(refused.value) == (
+        "view 'mistyped': no watermark can be kept: 'v' is of type bigint, not TIMESTAMP. "
+        "Give a TIMESTAMP column and a delay, such as ('ts', '10 minutes')."
+    )
+    with pytest.raises(BadWatermark) as refused:
+        app.source("x", sl.memory("k string, v long"), watermark=("ts", "10 minutes"))
+    assert str(refused.value) == (
+        "source 'x': no watermark can be kept: it has no column 'ts'. Its columns are 'k', 'v'. "
+        "Give a TIMESTAMP column and a delay, such as ('ts', '10 minutes')."
+    )
+    with pytest.raises(BadDuration, match="'soon' is no duration"):
+        app.source("y", sl.memory("ts timestamp"), watermark=("ts", "soon"))
+    with pytest.raises(BadDuration, match="'-1 hours' is no duration"):
+        app.source("z", sl.memory("ts timestamp"), watermark=("ts", "-1 hours"))
+
+
+def test_a_view_of_late_rows_has_its_name_to_itself(app: sl.App) -> None:
+    app.view("by_time", "SELECT ts, count(*) c FROM timed GROUP BY ts")
+    with pytest.raises(NameTaken, match="by_time_late"):
+        app.view("by_time_late", "SELECT k FROM t")
+
+
+def test_watermarks_are_marked_only_while_a_view_is_written(app: sl.App) -> None:
+    frame = app.spark.createDataFrame([], "ts timestamp").withWatermark("ts", "1 hour")
+    assert frame.schema["ts"].metadata == {}
+    marked = app.view("marked", lambda timed: timed.withWatermark("ts", "1 hour"))
+    assert marked is not None
+    assert marked.schema["ts"].metadata["slipstream.watermark"] == "marked.ts"

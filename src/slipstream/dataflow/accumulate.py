@@ -24,6 +24,7 @@ import pyarrow as pa
 
 from slipstream.dataflow.accumulators import Argument, Buffer, Totals
 from slipstream.dataflow.combine import receive
+from slipstream.dataflow.eventtime import Timed, on_time, write_state
 from slipstream.dataflow.task import STATS_SCHEMA, Task, emit, gather, prefixed, report
 from slipstream.trace import rows as trace_rows
 from slipstream.trace.rows import integers
@@ -45,6 +46,7 @@ class Accumulate:
     emits: bool
     everything: bool = False  # no grouping keys: one row, even over no input
     combined: bool = False
+    timed: tuple[Timed, ...] = ()
 
     @property
     def __name__(self) -> str:
@@ -72,12 +74,13 @@ class Accumulate:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         task = Task.current()
-        table = gather(batches, self.input)
+        table = on_time(task, self.timed, gather(batches, self.input))
         h, keys, change = self.change(task, table)
         found, stored = task.before(self.trace, self.layer_schema()).newest(h, keys)
         groups = self.advance(h, keys, found, stored, change)
         arrays = [pa.array(h), *keys, *self.values(groups.new), *stamps(task, groups.lives)]
-        written = task.write(self.trace, pa.Table.from_arrays(arrays, schema=self.layer_schema()))
+        layer = pa.Table.from_arrays(arrays, schema=self.layer_schema())
+        written = write_state(task, self.timed, self.trace, layer)
         if self.emits:
             yield from emit(self._updates(groups))
         else:

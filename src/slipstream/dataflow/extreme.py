@@ -20,6 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from slipstream.dataflow.accumulate import Accumulate, Group, stamps
+from slipstream.dataflow.eventtime import on_time, write_state
 from slipstream.dataflow.task import STATS_SCHEMA, Task, emit, gather, prefixed, report
 from slipstream.trace import rows as trace_rows
 from slipstream.trace.rows import column, integers
@@ -80,7 +81,7 @@ class Extreme:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         task = Task.current()
-        table = gather(batches, self.input)
+        table = on_time(task, self.sums.timed, gather(batches, self.input))
         h, keys, change = self.sums.change(task, table)
         found, stored = task.before(self.sums.trace, self.layer_schema()).newest(h, keys)
         groups = self.sums.advance(h, keys, found, stored, change)
@@ -88,7 +89,8 @@ class Extreme:
         new = [self._advance(task, at, table, h, keys, old[at]) for at in range(len(self.traces))]
         values = [*self.sums.values(groups.new), *new]
         arrays = [pa.array(h), *keys, *values, *stamps(task, groups.lives)]
-        written = task.write(self.sums.trace, pa.Table.from_arrays(arrays, schema=self.layer_schema()))
+        layer = pa.Table.from_arrays(arrays, schema=self.layer_schema())
+        written = write_state(task, self.sums.timed, self.sums.trace, layer)
         if self.sums.emits:
             before, after = self._show(groups.old, old), self._show(groups.new, new)
             yield from emit(groups.updates(before, after, self.output()))
@@ -104,7 +106,7 @@ class Extreme:
     ) -> pa.Array:
         """One extreme of each touched group, after the change."""
         change = self._consolidated(task, at, table)
-        task.write(self.traces[at], change)
+        write_state(task, self.sums.timed, self.traces[at], change)
         group = _places(h, keys, change)
         diff, values = integers(change, "diff"), column(change, "v0")
         added = diff > 0

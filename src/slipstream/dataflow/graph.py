@@ -20,6 +20,7 @@ COSTS = {
     "Extreme": "one lookup for each key in the change, more where an extreme is taken away",
     "Join": "the change and its matches",
     "CrossJoin": "WARNING: the change times the whole other input, as there is no equality to look up by",
+    "FirstSeen": "one lookup for each key in the change",
     "Regroup": "the touched groups, whole",
     "TopK": "the change and the first rows of each shard",
     "Whole": "all rows of its input",
@@ -30,12 +31,16 @@ COSTS = {
 
 @dataclass(frozen=True)
 class Step:
-    """One operator: what it is, what it does in Spark's words, which traces it keeps, what feeds it."""
+    """One operator: what it is, what it does in Spark's words, which traces it keeps, what feeds it.
+
+    watermark: what becomes of rows and state that are behind it, where the operator follows one.
+    """
 
     kind: str
     detail: str
     inputs: tuple[Step, ...] = ()
     traces: tuple[str, ...] = field(default=())
+    watermark: str = ""
 
     def __post_init__(self) -> None:
         if self.kind not in COSTS:
@@ -52,7 +57,8 @@ class Step:
         """
         margin = "  " * indent
         kept = f"   [{', '.join(self.traces)}]   costs {COSTS[self.kind]}" if self.traces else ""
-        lines = [f"{margin}{self.kind:<10} {self.detail}{kept}"]
+        behind = f"   behind {self.watermark}" if self.watermark else ""
+        lines = [f"{margin}{self.kind:<10} {self.detail}{kept}{behind}"]
         if note is not None and (said := note(self)):
             lines.append(f"{margin}{' ':<10} {said}")
         return "\n".join([*lines, *(each.render(indent + 1, note) for each in self.inputs)])

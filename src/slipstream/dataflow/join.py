@@ -25,6 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from slipstream.dataflow.combine import Combine
+from slipstream.dataflow.eventtime import Timed, on_time, write_state
 from slipstream.dataflow.task import Task, emit, gather, prefixed
 from slipstream.trace import rows as trace_rows
 from slipstream.trace.rows import column, integers
@@ -43,6 +44,7 @@ class Join:
     traces: tuple[str, str]
     input: pa.Schema
     combine: Combine | None = None
+    timed: tuple[Timed, ...] = ()
 
     @property
     def __name__(self) -> str:
@@ -60,7 +62,7 @@ class Join:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         task = Task.current()
-        table = gather(batches, self.input)
+        table = on_time(task, self.timed, gather(batches, self.input))
         left, right = split_sides(table, task.epoch)
         pairs = self._pairs(task, left, right)
         if self.combine is None:
@@ -68,8 +70,8 @@ class Join:
                 yield from emit(made)
         elif all_pairs := list(pairs):
             yield from emit(self.combine(pa.concat_tables(all_pairs).combine_chunks()))
-        task.write(self.traces[0], left)
-        task.write(self.traces[1], right)
+        write_state(task, self.timed, self.traces[0], left)
+        write_state(task, self.timed, self.traces[1], right)
 
     def _pairs(self, task: Task, left: pa.Table, right: pa.Table) -> Iterator[pa.Table]:
         """The change of the product, part by part."""

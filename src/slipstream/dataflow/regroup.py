@@ -23,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from slipstream.dataflow.eventtime import Timed, on_time, write_state
 from slipstream.dataflow.join import split_sides
 from slipstream.dataflow.task import Task, emit, gather, prefixed
 from slipstream.trace import rows as trace_rows
@@ -39,6 +40,7 @@ class Regroup:
     traces: tuple[str, ...]
     input: pa.Schema
     everything: bool = False  # an aggregate without keys
+    timed: tuple[Timed, ...] = ()
 
     @property
     def __name__(self) -> str:
@@ -54,7 +56,8 @@ class Regroup:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         task = Task.current()
-        changes = split_sides(gather(batches, self.input), task.epoch)[: len(self.traces)]
+        table = on_time(task, self.timed, gather(batches, self.input))
+        changes = split_sides(table, task.epoch)[: len(self.traces)]
         probe_h, probe_keys = _touched(changes)
         for tag, (trace, change) in enumerate(zip(self.traces, changes, strict=True)):
             if len(probe_h):
@@ -63,7 +66,7 @@ class Regroup:
                 after = trace_rows.consolidate(pa.concat_tables([before, change]))
                 yield from self._group_rows(tag, -1, before)
                 yield from self._group_rows(tag, 1, after)
-            task.write(trace, change)
+            write_state(task, self.timed, trace, change)
         if self.everything and task.holds(0):
             yield from self._ghosts((1,) if task.epoch == 1 else (-1, 1))
 

@@ -1,8 +1,8 @@
 """What a Spark task knows when it runs one shard of one operator.
 
 An operator's function is built once, when the app starts, and is the same for every epoch. What differs from
-epoch to epoch (its number, the incarnation, where the store is) travels as a job-local property, so that
-neither the pickled function nor the generated code changes. A shard is the partition's number modulo the
+epoch to epoch (its number, the incarnation, where the store is, the watermarks) travels as a job-local property, so
+that neither the pickled function nor the generated code changes. A shard is the partition's number modulo the
 number of shards: Spark numbers the partitions of a union one after another, and every operator has exactly
 one partition for each shard.
 """
@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import gc
 import json
-from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -29,12 +29,14 @@ _ROWS_A_BATCH = 1 << 16
 
 @dataclass(frozen=True)
 class EpochProperty:
-    """The job-local property of an epoch."""
+    """The job-local property of an epoch. watermarks: of this epoch and the one before it, milliseconds by name."""
 
     root: str
     epoch: int
     incarnation: int
     shards: int
+    watermarks: Mapping[str, int] = field(default_factory=dict)
+    watermarks_before: Mapping[str, int] = field(default_factory=dict)
 
     def encode(self) -> str:
         return json.dumps(asdict(self))
@@ -49,6 +51,8 @@ class Task:
     incarnation: int
     shard: int
     shards: int
+    watermarks: Mapping[str, int] = field(default_factory=dict)
+    watermarks_before: Mapping[str, int] = field(default_factory=dict)
 
     @staticmethod
     def current() -> Task:
@@ -57,7 +61,8 @@ class Task:
         assert context is not None
         sent = EpochProperty(**json.loads(context.getLocalProperty(EPOCH_PROPERTY) or "{}"))
         shard = context.partitionId() % sent.shards
-        return Task(Path(sent.root), sent.epoch, sent.incarnation, shard, sent.shards)
+        marks = (sent.watermarks, sent.watermarks_before)
+        return Task(Path(sent.root), sent.epoch, sent.incarnation, shard, sent.shards, *marks)
 
     @property
     def span(self) -> Span:
@@ -67,6 +72,14 @@ class Task:
         """Whether rows with this hash are this shard's."""
         (place,) = places(np.array([h]))
         return bool(self.span.start <= place < self.span.stop)
+
+    def watermark(self, names: Iterable[str]) -> int | None:
+        """The least of some watermarks, in microseconds since 1970; None until each of them is known."""
+        return _least(self.watermarks, names)
+
+    def watermark_before(self, names: Iterable[str]) -> int | None:
+        """The same as it was in the epoch before."""
+        return _least(self.watermarks_before, names)
 
     def before(self, trace: str, schema: pa.Schema) -> TraceReader:
         """The shard's part of a trace as it stood before this epoch."""
@@ -80,6 +93,11 @@ class Task:
         """Write this epoch's layer of a trace; the number of bytes written."""
         writer = TraceWriter(self.root / trace, self.incarnation)
         return writer.write(self.epoch, self.span, table, is_sorted=is_sorted)
+
+
+def _least(marks: Mapping[str, int], names: Iterable[str]) -> int | None:
+    known = [marks.get(name) for name in names]
+    return None if None in known else min(mark for mark in known if mark is not None) * 1000
 
 
 def _settle_in() -> None:

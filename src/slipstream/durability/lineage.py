@@ -3,8 +3,10 @@
 A log of JSON lines, one file an incarnation, appended and never changed:
 
 {"began": 2, "after": 6}                                         this log's incarnation goes on from epoch 6
-{"cut": 7, "clock": 1700000000.0, "ranges": {"orders": ...}}     epoch 7 takes these ranges of input
-{"computed": 7, "clock": ..., "seconds": ..., "rows": ...}       its layers are all there: readers may see it
+{"cut": 7, "clock": 1700000000.0, "ranges": {"orders": ...}}     epoch 7 takes these ranges of input, and calls late
+                                                                 what is behind its "watermarks", if it has any
+{"computed": 7, "clock": ..., "seconds": ..., "rows": ...}       its layers are all there: readers may see it;
+                                                                 "latest": the latest event times so far
 {"dropped": 7}                                                   it failed; unless it is cut again, its input is free
 
 Whatever an earlier incarnation says of epochs after the one at which it was succeeded does not count: it did not
@@ -32,22 +34,25 @@ _TAIL = 1 << 16
 
 @dataclass(frozen=True)
 class Cut:
-    """An epoch's input: a range for each source that has something new."""
+    """An epoch's input: a range for each source that has something new; its watermarks, in milliseconds."""
 
     epoch: int
     clock: float
     ranges: dict[str, JSON]
+    watermarks: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Computed:
-    """An epoch that readers may see."""
+    """An epoch that readers may see. late: rows, by view. latest: event times so far, by watermark, milliseconds."""
 
     epoch: int
     clock: float
     seconds: float
     rows: int
     rejected: dict[str, int] = field(default_factory=dict)
+    late: dict[str, int] = field(default_factory=dict)
+    latest: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -72,6 +77,17 @@ class History:
     def pending(self) -> Cut | None:
         """The epoch that was cut and never computed."""
         return self.cuts[-1] if self.cuts and self.cuts[-1].epoch > self.frontier else None
+
+    @property
+    def watermarks(self) -> dict[str, int]:
+        """The watermarks of the last computed epoch."""
+        frontier = self.frontier
+        return next((cut.watermarks for cut in reversed(self.cuts) if cut.epoch == frontier), {})
+
+    @property
+    def latest(self) -> dict[str, int]:
+        """The latest event times that computed epochs have seen."""
+        return self.computed[-1].latest if self.computed else {}
 
     def consumed(self, source: str) -> list[JSON]:
         """The ranges of a source that computed epochs took, oldest first."""
@@ -102,7 +118,10 @@ class LineageWriter:
         self._append({"began": incarnation, "after": after, **({"anew": True} if anew else {})})
 
     def cut(self, cut: Cut) -> None:
-        self._append({"cut": cut.epoch, "clock": cut.clock, "ranges": cut.ranges})
+        line: dict[str, JSON] = {"cut": cut.epoch, "clock": cut.clock, "ranges": cut.ranges}
+        if cut.watermarks:
+            line["watermarks"] = cut.watermarks
+        self._append(line)
 
     def computed(self, done: Computed) -> None:
         line: dict[str, JSON] = {
@@ -111,8 +130,9 @@ class LineageWriter:
             "seconds": done.seconds,
             "rows": done.rows,
         }
-        if done.rejected:
-            line["rejected"] = done.rejected
+        for name, said in (("rejected", done.rejected), ("late", done.late), ("latest", done.latest)):
+            if said:
+                line[name] = said
         self._append(line)
 
     def dropped(self, epoch: int) -> None:
@@ -142,12 +162,12 @@ def history_of(lines: Iterable[dict[str, JSON]]) -> History:
             computed = {epoch: done for epoch, done in computed.items() if epoch <= after}
             dropped = {epoch for epoch in dropped if epoch <= after + taken_over}
         elif "cut" in line:
-            cuts[line["cut"]] = Cut(line["cut"], line["clock"], line["ranges"])
+            marks = line.get("watermarks", {})
+            cuts[line["cut"]] = Cut(line["cut"], line["clock"], line["ranges"], marks)
         elif "computed" in line:
             epoch = line["computed"]
-            computed[epoch] = Computed(
-                epoch, line["clock"], line["seconds"], line["rows"], line.get("rejected", {})
-            )
+            counts = (line.get(name, {}) for name in ("rejected", "late", "latest"))
+            computed[epoch] = Computed(epoch, line["clock"], line["seconds"], line["rows"], *counts)
         elif "dropped" in line:
             cuts.pop(line["dropped"], None)
             dropped.add(line["dropped"])

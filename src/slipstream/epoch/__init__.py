@@ -5,6 +5,7 @@ from slipstream.epoch.loop import Loop, Rejects, Upkeep
 from slipstream.epoch.rehearsal import Rehearsal
 from slipstream.epoch.report import EpochReport, Summary, percentile
 from slipstream.epoch.template import Outcome, Template
+from slipstream.epoch.watermarks import Watermarks
 
 __all__ = [
     "Bounds",
@@ -17,5 +18,6 @@ __all__ = [
     "Summary",
     "Template",
     "Upkeep",
+    "Watermarks",
     "percentile",
 ]

@@ -1,6 +1,7 @@
 """The loop: cut, compute, publish; one epoch after another.
 
-- **Cut.** Each source says how far its input goes, within its budget. The ranges go into the lineage log.
+- **Cut.** Each source says how far its input goes, within its budget. The ranges go into the lineage log, and with
+  them the epoch's watermarks.
 - **Compute.** One Spark job over the template, with the sources' leaves bound to the ranges.
 - **Publish.** A line in the lineage log, and the frontier moves: readers see the epoch. The agent is told.
 
@@ -38,9 +39,10 @@ from slipstream.epoch.behind import Behind
 from slipstream.epoch.cut import Budget
 from slipstream.epoch.report import EpochReport, Summary
 from slipstream.epoch.template import FAILURES, Outcome, Template
+from slipstream.epoch.watermarks import Watermarks
 from slipstream.errors import BadInput, EpochFailed, Superseded
 from slipstream.settings import Durability
-from slipstream.trace import Span, TraceWriter
+from slipstream.trace import Span, TraceWriter, list_layers, open_layer
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.002, 0.02
 
@@ -102,6 +104,8 @@ class Loop:
         rejects: Mapping[str, Rejects],
         budgets: dict[str, Budget],
         upkeep: Upkeep,
+        watermarks: Watermarks,
+        late: Mapping[str, str],
         clock: Clock,
         shards: int,
         past: History,
@@ -113,6 +117,7 @@ class Loop:
         self._spark, self._claim, self._template = spark, claim, template
         self._inputs, self._rejects, self._budgets = inputs, rejects, budgets
         self._upkeep, self._clock, self._shards = upkeep, clock, shards
+        self._watermarks, self._late = watermarks, late
         self._frontier, self._pending, self._begins = past.frontier, past.pending, begins
         self._reads, self._failing = reads, past.failing
         self._catch_up = catch_up
@@ -248,7 +253,7 @@ class Loop:
         if not ranges and not (self._begins and self._frontier == 0):
             return None
         self._catch_up = False
-        made = Cut(self._frontier + 1, now, ranges)
+        made = Cut(self._frontier + 1, now, ranges, self._watermarks.next())
         crash_point("epoch.before_cut")
         self._lineage.cut(made)
         crash_point("epoch.after_cut")
@@ -266,7 +271,8 @@ class Loop:
 
     def _sent(self, cut: Cut) -> EpochProperty:
         root = str(self._claim.store.root)
-        return EpochProperty(root, cut.epoch, self._claim.incarnation, self._shards)
+        marks = (cut.watermarks, self._watermarks.reached)
+        return EpochProperty(root, cut.epoch, self._claim.incarnation, self._shards, *marks)
 
     def _reject(self, cut: Cut, outcome: Outcome) -> None:
         """Keep the bad rows. Every epoch has a layer, so that the trace has no gap."""
@@ -279,14 +285,26 @@ class Loop:
             writer = TraceWriter(self._claim.store.root / rejects.trace, self._claim.incarnation)
             writer.write(cut.epoch, Span.whole(), table)
 
+    def _late_rows(self, epoch: int) -> dict[str, int]:
+        """How many rows came too late for each operator that follows event time."""
+        counts = {}
+        for view, trace in self._late.items():
+            directory = self._claim.store.root / trace
+            layers = [open_layer(directory, name) for name in list_layers(directory) if name.lo == epoch]
+            counts[view] = sum(int(part.integers("diff").sum()) for layer in layers for part in layer.parts)
+        return {view: count for view, count in counts.items() if count}
+
     def _publish(
         self, cut: Cut, outcome: Outcome, started: float, began: float, steps: dict[str, float]
     ) -> EpochReport:
         seconds = self._clock.monotonic() - began
         ended = self._clock.now()
         rows = sum(outcome.rows.values())
+        late = self._late_rows(cut.epoch)
+        self._watermarks = self._watermarks.after(cut.watermarks, outcome.times)
+        latest = dict(self._watermarks.latest)
         crash_point("epoch.before_publish")
-        self._lineage.computed(Computed(cut.epoch, ended, seconds, rows, dict(outcome.bad)))
+        self._lineage.computed(Computed(cut.epoch, ended, seconds, rows, dict(outcome.bad), late, latest))
         crash_point("epoch.after_publish")
         with self._published:
             self._frontier, self._pending, self._failing = cut.epoch, None, False
@@ -297,7 +315,8 @@ class Loop:
         for name, amount in self._amounts.items():
             self._budgets[name] = self._budgets[name].after(amount, seconds)
         steps["publish"] = self._clock.monotonic() - began - seconds
-        report = EpochReport(cut.epoch, rows, outcome.bad, started, ended, seconds, steps, outcome.stats)
+        counted = (rows, outcome.bad, started, ended, seconds, steps, outcome.stats)
+        report = EpochReport(cut.epoch, *counted, late, cut.watermarks)
         for listener in list(self.listeners):
             listener(report)
         return report

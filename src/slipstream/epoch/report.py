@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class EpochReport:
-    """One computed epoch. steps: seconds spent in each step, in order."""
+    """One computed epoch. steps: seconds spent in each step, in order. late: rows that came too late, by view of late
+    rows. watermarks: those of the epoch, in milliseconds since 1970.
+    """
 
     epoch: int
     rows: int
@@ -18,6 +20,8 @@ class EpochReport:
     seconds: float
     steps: Mapping[str, float]
     stats: tuple[Mapping[str, int | str], ...] = ()
+    late: Mapping[str, int] = field(default_factory=dict)
+    watermarks: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass
@@ -28,12 +32,14 @@ class Summary:
     rows: int = 0
     seconds: float = 0.0
     rejected: int = 0
+    late: int = 0
     latencies: list[float] = field(default_factory=list)
 
     def add(self, report: EpochReport) -> None:
         self.epochs += 1
         self.rows += report.rows
         self.rejected += sum(report.rejected.values())
+        self.late += sum(report.late.values())
         self.latencies.append(report.seconds)
 
     @property
@@ -50,7 +56,8 @@ class Summary:
             f"{self.epochs} epochs, {self.rows:,} rows in {self.seconds:.1f} s ({pace:,.0f} rows/s), "
             f"epoch p50 {self.p50 * 1000:.0f} ms, p99 {self.p99 * 1000:.0f} ms"
         )
-        return f"{text}, {self.rejected:,} rows rejected" if self.rejected else text
+        text += f", {self.rejected:,} rows rejected" if self.rejected else ""
+        return f"{text}, {self.late:,} rows late" if self.late else text
 
 
 def percentile(values: Sequence[float], percent: float) -> float:

@@ -21,6 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 from slipstream.dataflow.task import EPOCH_PROPERTY, EpochProperty
 from slipstream.plan.catalyst import Node
 from slipstream.plan.delta import Builder, Leaf
+from slipstream.plan.watermarks import observed_watermark
 from slipstream.session import EPOCH_POOL
 
 FIRST_EPOCH = 1
@@ -30,13 +31,14 @@ FAILURES = (PySparkException, Py4JJavaError)
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one epoch's job said: statistics of its operators, and for each source its rows and those that
-    were bad.
+    """What one epoch's job said: statistics of its operators, for each source its rows and those that were bad, and
+    for each watermark the latest event time of the epoch, in microseconds.
     """
 
     stats: tuple[dict[str, Any], ...]
     rows: Mapping[str, int]
     bad: Mapping[str, int]
+    times: Mapping[str, int]
     steps: Mapping[str, float]
 
 
@@ -86,10 +88,13 @@ class Template:
                 each.unpersist()
         self._last = frame
         observed = catalyst.observed(frame)
-        rows = {name: seen[0] for name, seen in observed.items()}
-        bad = {name: seen[1] for name, seen in observed.items() if seen[1]}
+        counts = {name: seen for name, seen in observed.items() if observed_watermark(name) is None}
+        rows = {name: seen[0] or 0 for name, seen in counts.items()}
+        bad = {name: seen[1] for name, seen in counts.items() if seen[1]}
+        measured = {observed_watermark(name): seen[0] for name, seen in observed.items()}
+        times = {name: latest for name, latest in measured.items() if name is not None and latest is not None}
         clock.lap("stats")
-        return Outcome(tuple(stats), rows, bad, clock.laps)
+        return Outcome(tuple(stats), rows, bad, times, clock.laps)
 
     def failing(
         self, spark: SparkSession, frames: Mapping[str, DataFrame], sent: EpochProperty

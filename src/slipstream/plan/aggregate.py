@@ -32,10 +32,12 @@ from pyspark.sql.types import (
 
 from slipstream.dataflow.accumulate import Accumulate
 from slipstream.dataflow.accumulators import Argument, Buffer
+from slipstream.dataflow.eventtime import Timed
 from slipstream.dataflow.extreme import Extreme
 from slipstream.dataflow.graph import Step
 from slipstream.plan.catalyst import Catalyst, Expr, Node
 from slipstream.plan.delta import Builder, Delta
+from slipstream.plan.eventtime import Timing
 from slipstream.plan.stages import Columns, stage
 
 _MOMENTS = {"VariancePop", "VarianceSamp", "StddevPop", "StddevSamp"}
@@ -68,7 +70,11 @@ def aggregates_in(catalyst: Catalyst, node: Node) -> list[Expr]:
 
 
 def accumulates(catalyst: Catalyst, node: Node) -> bool:
-    """Whether every aggregate of the node is a sum over whole numbers, doubles or decimals, or an extreme."""
+    """Whether every aggregate of the node is a sum over whole numbers, doubles or decimals, or an extreme, and its
+    groups are known by their rows: a session's are not, they merge.
+    """
+    if any(catalyst.is_session(key) for key in catalyst.items(node.groupingExpressions())):
+        return False
     return all(
         _is_sum(catalyst, expr) or _is_extreme(catalyst, expr) for expr in aggregates_in(catalyst, node)
     )
@@ -186,7 +192,14 @@ def combined_feed(build: Builder, sums: Sums, plan: Node, step: Step) -> Feed:
 
 
 def accumulate(
-    build: Builder, node: Node, sums: Sums, feed: Feed, name: str, traces: Sequence[str], emits: bool
+    build: Builder,
+    node: Node,
+    sums: Sums,
+    feed: Feed,
+    name: str,
+    traces: Sequence[str],
+    emits: bool,
+    timing: Timing,
 ) -> tuple[Delta, Direct | None]:
     """An Accumulate or Extreme in the place of the node, and how to read its output directly if that can be done.
     Of the traces the first is for the totals, the others for the extremes.
@@ -194,16 +207,17 @@ def accumulate(
     catalyst = build.catalyst
     keys = [column for name, (column, _) in feed.columns.items() if name.startswith("k")]
     columns: Columns = {"h": (build.hash(keys), LongType()), **feed.columns}
+    timed = () if feed.combined else timing.keyed(node, _sent_as_they_are(sums), columns, tuple(traces))
     made: list[Accumulate | Extreme] = []
 
     def make(schema: pa.Schema) -> Accumulate | Extreme:
-        made.append(_operator(sums, schema, name, traces, emits, feed.combined))
+        made.append(_operator(sums, schema, name, traces, emits, feed.combined, timed))
         return made[0]
 
     ran = stage(build, feed.plan, columns, make)
     direct = _direct(catalyst, node, sums, made[0])
     kind = "Extreme" if sums.extremes else "Accumulate"
-    step = Step(kind, catalyst.line(node), (feed.step,), tuple(traces))
+    step = Step(kind, catalyst.line(node), (feed.step,), tuple(traces), timing.told(timed))
     if not emits:
         return Delta(ran, None, None, step, "sharded"), direct
     below, key_attributes = _restore(build, ran, sums.keys, sums.found, sums.buffers)
@@ -218,13 +232,29 @@ def accumulate(
     return Delta(plan, diff, route, step, "sharded"), direct
 
 
+def _sent_as_they_are(sums: Sums) -> list[tuple[Expr, str]]:
+    """Keys and arguments that are expressions and nothing more, and the columns that they are sent in."""
+    arguments = enumerate(zip(sums.arguments, sums.parts, strict=True))
+    plain = [
+        (parts[0], f"x{i}") for i, (each, parts) in arguments if len(parts) == 1 and each.kind != "count"
+    ]
+    return [(key, f"k{i}") for i, key in enumerate(sums.keys)] + plain
+
+
 def _operator(
-    sums: Sums, schema: pa.Schema, name: str, traces: Sequence[str], emits: bool, combined: bool
+    sums: Sums,
+    schema: pa.Schema,
+    name: str,
+    traces: Sequence[str],
+    emits: bool,
+    combined: bool,
+    timed: tuple[Timed, ...],
 ) -> Accumulate | Extreme:
     flat = [buffer for group in sums.buffers for buffer in group]
     buffers = tuple(buffer for buffer in flat if buffer.show != "extreme")
     own = pa.schema([field for field in schema if field.name[0] not in "pe"])
-    adding = Accumulate(name, traces[0], own, tuple(sums.arguments), buffers, emits, not sums.keys, combined)
+    counted = (tuple(sums.arguments), buffers)
+    adding = Accumulate(name, traces[0], own, *counted, emits, not sums.keys, combined, timed)
     if not sums.extremes:
         return adding
     places = iter(range(len(buffers)))

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 import pyarrow as pa
+from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -28,10 +29,16 @@ from pyspark.sql.types import (
     _parse_datatype_json_string,
 )
 
+from slipstream.errors import BadDuration
+
 Node = Any
 Expr = Any
 
 _PLANS_IN_EXPRESSIONS = {"ScalarSubquery", "Exists", "ListQuery", "LateralSubquery"}
+WATERMARK_DELAY = "spark.watermarkDelayMs"  # in an attribute's metadata: Spark's own mark of an event time
+WATERMARK = "slipstream.watermark"  # beside it: the watermark's name
+_SESSION = "spark.sessionWindow"  # in an attribute's metadata, from analysis on
+_SOME_TIME = 1 << 40  # milliseconds, and too large for py4j to take for an Integer
 _LONG_DIGITS = 18  # of a decimal that fits into 64 bits
 
 
@@ -56,6 +63,11 @@ class Catalyst:
         return frame._jdf.queryExecution().analyzed()
 
     def optimised(self, frame: DataFrame) -> Node:
+        """The optimised plan. Spark's check of what a batch query may hold would refuse one node that we maintain."""
+        plan = self.analysed(frame)
+        pattern = self._jvm.org.apache.spark.sql.catalyst.trees.TreePattern.DISTINCT_LIKE()
+        if plan.containsPattern(pattern) and "DeduplicateWithinWatermark" in map(self.kind, self.nodes(plan)):
+            return self._jsession.sessionState().optimizer().execute(plan.clone())
         return frame._jdf.queryExecution().optimizedPlan()
 
     def kind(self, node: Node | Expr) -> str:
@@ -140,6 +152,52 @@ class Catalyst:
         equal: bool = one.semanticEquals(other)
         return equal
 
+    def is_session(self, key: Expr) -> bool:
+        """Whether a grouping key is a session window: rows of one group are merged by it, not told apart."""
+        marked: bool = self.kind(key) == "AttributeReference" and key.metadata().contains(_SESSION)
+        return marked
+
+    def watermark_of(self, attribute: Expr) -> tuple[str, int] | None:
+        """The watermark that an attribute is measured by, and its delay in milliseconds."""
+        if self.kind(attribute) != "AttributeReference" or not attribute.metadata().contains(WATERMARK):
+            return None
+        marks = attribute.metadata()
+        return marks.getString(WATERMARK), marks.getLong(WATERMARK_DELAY)
+
+    def has_event_time(self, node: Node) -> bool:
+        """Whether any column of a node is marked as event time: one call, however many there are."""
+        return WATERMARK in node.schema().json()
+
+    def delay(self, text: str) -> int:
+        """An interval as Spark reads it, in milliseconds."""
+        intervals = self._jvm.org.apache.spark.sql.catalyst.util.IntervalUtils
+        try:
+            milliseconds: int = self._plans.EventTimeWatermark.getDelayMs(intervals.fromIntervalString(text))
+        except PySparkException:
+            raise BadDuration(text) from None
+        if milliseconds < 0:
+            raise BadDuration(text)
+        return milliseconds
+
+    def microseconds(self, frame: DataFrame, name: str) -> Column:
+        """A timestamp column, with or without a zone, as microseconds since 1970."""
+        attribute = self.analysed(frame.select(F.col(f"`{name}`"))).output().apply(0)
+        whole = self._jvm.org.apache.spark.sql.types.DataTypes.LongType
+        return self.column(self._exprs.PreciseTimestampConversion(attribute, attribute.dataType(), whole))
+
+    def reach_after(self, own: Node, other: Node, condition: Any) -> int | None:
+        """For how many milliseconds after its event time a row of one side of a join may match a row of the other whose
+        event time is after the watermark, as Spark derives it from the condition.
+        """
+        helper = getattr(
+            getattr(self._jvm.org.apache.spark.sql.catalyst.analysis, "StreamingJoinHelper$"), "MODULE$"
+        )
+        some = self._jvm.scala.Some(_SOME_TIME)
+        reached = self.option(
+            helper.getStateValueWatermark(own.outputSet(), other.outputSet(), condition, some)
+        )
+        return None if reached is None else _SOME_TIME - reached
+
     def leaf_id(self, leaf: Node) -> int | None:
         """The identity of a placeholder made by `placeholder`, whichever copy of it this is."""
         if self.kind(leaf) != "LogicalRDD":
@@ -159,6 +217,11 @@ class Catalyst:
         found: list[str] = []
         self._gather_relations(parsed, found, set())
         return list(dict.fromkeys(found))
+
+    def has_watermark(self, text: str) -> bool:
+        """Whether SQL text has a WATERMARK clause."""
+        parsed = self._jsession.sessionState().sqlParser().parsePlan(text)
+        return any(self.kind(node) == "UnresolvedEventTimeWatermark" for node in self.nodes(parsed))
 
     def _gather_relations(self, node: Node, found: list[str], own: set[str]) -> None:
         kind = self.kind(node)
@@ -181,12 +244,11 @@ class Catalyst:
 
     def line(self, node: Node) -> str:
         """One node on one line, without expression ids."""
-        return re.sub(r"#\d+L?", "", node.simpleString(60))
+        return _without_frames(re.sub(r"#\d+L?", "", node.simpleString(60)))
 
     def text(self, plan: Node) -> str:
         """A plan as text, whole: `toString` leaves out what is beyond 25 fields."""
-        written: str = plan.treeString(True, False, 2**31 - 1, False, False)
-        return written
+        return _without_frames(plan.treeString(True, False, 2**31 - 1, False, False))
 
     # Putting together
 
@@ -455,12 +517,17 @@ class Catalyst:
             node = below[0]
         return node if self.kind(node) == "ShuffleExchangeExec" else None
 
-    def observed(self, frame: DataFrame) -> dict[str, tuple[int, ...]]:
+    def observed(self, frame: DataFrame) -> dict[str, tuple[int | None, ...]]:
         """The metrics that a frame's run observed, by name."""
         seen = frame._jdf.queryExecution().observedMetrics()
         names = self.items(seen.keys().toSeq())
         rows = [seen.apply(name) for name in names]
         return {
-            name: tuple(row.getLong(i) for i in range(row.size()))
+            name: tuple(None if row.isNullAt(i) else row.getLong(i) for i in range(row.size()))
             for name, row in zip(names, rows, strict=True)
         }
+
+
+def _without_frames(text: str) -> str:
+    """A plan's text without the numbers that frames happen to have in this process."""
+    return re.sub(r"(CollectMetrics .*\]), \d+", r"\1", text)

@@ -21,10 +21,11 @@ from pyspark.sql.types import LongType, StructType
 
 from slipstream.dataflow.graph import Step
 from slipstream.dataflow.record import Record
-from slipstream.plan import aggregate, combine, cross, join, linear, regroup, topk
+from slipstream.plan import aggregate, combine, cross, firstseen, join, linear, regroup, topk
 from slipstream.plan.aggregate import Direct
 from slipstream.plan.catalyst import Catalyst, Node
 from slipstream.plan.delta import Builder, Delta
+from slipstream.plan.eventtime import LateView, Timing, watermarks_in
 from slipstream.plan.recompute import recompute
 from slipstream.plan.refuse import CONSTANTS
 from slipstream.plan.sharing import STATEFUL, Common, Commons, readable_root
@@ -45,6 +46,8 @@ class Compiled:
     record: Record | None
     order: tuple[tuple[str, bool, bool], ...]
     fingerprint: str
+    watermarks: Mapping[str, int]
+    late: tuple[LateView, ...]
 
 
 def maintainable(catalyst: Catalyst, frame: DataFrame) -> Node:
@@ -62,16 +65,20 @@ class ViewCompiler:
         self._inputs = dict(inputs)
         self._commons = commons
         self._count = 0
+        self._timing = Timing(build, view, {}, self._trace)
 
     def compile(self, plan: Node, schema: StructType, readers: int, recomputed: bool = False) -> Compiled:
         """The view's plans, of what `maintainable` makes of its query. `readers`: how many times other views take its
         change as their input.
         """
         order, fingerprint = self._order(plan), self._fingerprint(plan, recomputed)
+        marks = watermarks_in(self._catalyst, plan)
+        self._timing = Timing(self._build, self._view, marks, self._trace)
         root = None if recomputed else readable_root(self._catalyst, plan)
         if root is not None:
             step, terminals, delta, direct = self._direct(root, readers)
-            return Compiled(self._view, schema, step, terminals, delta, direct, None, order, fingerprint)
+            said = (order, fingerprint, marks, tuple(self._timing.late))
+            return Compiled(self._view, schema, step, terminals, delta, direct, None, *said)
         if recomputed:
             trace = self._trace("view")
             delta = recompute(self._build, plan, self._inputs, self._view, self._trace, trace)
@@ -83,7 +90,8 @@ class ViewCompiler:
             delta = self._shared(plan, delta)
         record, terminal = self._record(plan, delta, trace)
         step = Step("Record", self._view, (delta.step,), (record.trace,))
-        return Compiled(self._view, schema, step, (terminal,), delta, None, record, order, fingerprint)
+        said = (order, fingerprint, marks, tuple(self._timing.late))
+        return Compiled(self._view, schema, step, (terminal,), delta, None, record, *said)
 
     def _shared(self, plan: Node, delta: Delta) -> Delta:
         """The view's change, computed once for all that read it."""
@@ -135,7 +143,8 @@ class ViewCompiler:
         over = combine.folded(catalyst, node)
         sums = aggregate.sums_of(build, over)
         join_node = catalyst.children(over)[0]
-        if combine.can_combine(catalyst, over, sums) and self._commons.find(join_node) is None:
+        late = self._timing.follows(node) or self._timing.follows(join_node)
+        if not late and combine.can_combine(catalyst, over, sums) and self._commons.find(join_node) is None:
             left, right, sides = self._join_inputs(join_node)
             joined = combine.combine(build, join_node, sums, left, right, self._view, sides)
             feed = aggregate.combined_feed(build, sums, joined.plan, joined.step)
@@ -143,7 +152,7 @@ class ViewCompiler:
             over, sums = node, aggregate.sums_of(build, node)
             feed = aggregate.rows_feed(build, sums, self._delta(catalyst.children(node)[0]))
         traces = [self._trace("accumulate"), *(self._trace("extreme") for _ in sums.extremes)]
-        return aggregate.accumulate(build, over, sums, feed, self._view, traces, emits)
+        return aggregate.accumulate(build, over, sums, feed, self._view, traces, emits, self._timing)
 
     def _stateful(self, node: Node) -> tuple[Delta, Direct | None]:
         """A node that keeps state, and how it can be read directly, if it can."""
@@ -181,6 +190,9 @@ class ViewCompiler:
             return linear.project(build, node, child)
         if kind == "Expand":
             return linear.expand(build, node, child)
+        if kind == "DeduplicateWithinWatermark":
+            trace = self._trace("firstseen")
+            return firstseen.first_seen(build, node, child, self._view, trace, self._timing)
         raise AssertionError(f"refuse.check_plan lets no {kind} through")
 
     def _input(self, leaf: Node, identity: int) -> Delta:
@@ -198,11 +210,12 @@ class ViewCompiler:
             return self._accumulate(node, emits=True)
         self._note_whole(node)
         child = self._delta(self._catalyst.children(node)[0])
-        return regroup.aggregate(self._build, node, child, self._view, self._trace("regroup")), None
+        trace = self._trace("regroup")
+        return regroup.aggregate(self._build, node, child, self._view, trace, self._timing), None
 
     def _window(self, node: Node) -> Delta:
         child = self._delta(self._catalyst.children(node)[0])
-        return regroup.window(self._build, node, child, self._view, self._trace("regroup"))
+        return regroup.window(self._build, node, child, self._view, self._trace("regroup"), self._timing)
 
     def _note_whole(self, node: Node) -> None:
         """An aggregate without keys has a row over no input."""
@@ -215,9 +228,10 @@ class ViewCompiler:
         if not keys and not inner and cross.can_match_rows(catalyst, node):
             return self._join_by_rows(node)
         left, right, traces = self._join_inputs(node)
+        if inner and not keys:
+            return cross.inner(self._build, node, left, right, self._view, traces)
         if inner:
-            rule = join.inner if keys else cross.inner
-            return rule(self._build, node, left, right, self._view, traces)
+            return join.inner(self._build, node, left, right, self._view, traces, self._timing)
         pairs = [(one, other) for one, other, _ in keys]
         return regroup.join(self._build, node, pairs, left, right, self._view, traces)
 

@@ -1,7 +1,7 @@
 """A source's input as the change of a collection.
 
-Bad rows are counted (`observe`, in the same job) and left out. Rows that carry a diff are that change
-already; rows that replace each other by key become one through Upsert.
+Bad rows are counted (`observe`, in the same job) and left out; of the others the latest event time is measured.
+Rows that carry a diff are that change already; rows that replace each other by key become one through Upsert.
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ from pyspark.sql.types import BooleanType, LongType, StringType, StructField, St
 
 from slipstream.dataflow.graph import Step
 from slipstream.dataflow.upsert import Upsert
+from slipstream.plan.catalyst import WATERMARK
 from slipstream.plan.delta import Builder, Delta, Leaf
 from slipstream.plan.stages import Columns, stage
+from slipstream.plan.watermarks import measured
 
 
 def input_delta(
@@ -43,6 +45,9 @@ def input_delta(
     frame = frame.observe(name, F.count(F.lit(1)).alias("rows"), bad.alias("bad"))
     if rejects:
         frame = frame.where(F.col("_bad").isNull()).drop("_bad")
+    for field in rows:
+        if WATERMARK in field.metadata:
+            frame = measured(catalyst, frame, field.name, field.metadata[WATERMARK])
     step = Step("Source", name)
     if mode == "keyed":
         return leaf, _upsert(build, name, rows, key, [field.name for field in orders], frame, step)

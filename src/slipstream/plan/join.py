@@ -12,10 +12,12 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, IntegerType, LongType
 
+from slipstream.dataflow.eventtime import Timed
 from slipstream.dataflow.graph import Step
 from slipstream.dataflow.join import Join
 from slipstream.plan.catalyst import Catalyst, Expr, Node
 from slipstream.plan.delta import Builder, Delta, Stored
+from slipstream.plan.eventtime import Timing
 from slipstream.plan.stages import Columns, Operator, stage
 
 EQUALITIES = {"EqualTo", "EqualNullSafe"}
@@ -62,19 +64,31 @@ def matching(
     return [(one, other) for one, other, _ in keys], (sides[0], sides[1])
 
 
-def inner(build: Builder, node: Node, left: Delta, right: Delta, name: str, traces: tuple[str, str]) -> Delta:
+def inner(
+    build: Builder,
+    node: Node,
+    left: Delta,
+    right: Delta,
+    name: str,
+    traces: tuple[str, str],
+    timing: Timing,
+) -> Delta:
     catalyst = build.catalyst
     pairs, sides = matching(build, node, left, right)
-    ran, stored = join_stage(
-        build, pairs, sides, outputs(catalyst, node), lambda schema, _: Join(name, traces, schema)
-    )
+    timed: list[Timed] = []
+
+    def make(schema: pa.Schema, stored: list[list[Stored]]) -> Join:
+        timed.extend(timing.joined(node, stored, traces))
+        return Join(name, traces, schema, timed=tuple(timed))
+
+    ran, stored = join_stage(build, pairs, sides, outputs(catalyst, node), make)
     diff, route = build.out(ran, "diff"), build.out(ran, "h")
     columns = [*build.restored(ran, [*stored[0], *stored[1]]), diff, route]
     plan = catalyst.project(columns, ran)
     condition = catalyst.conjunction(equal_keys(catalyst, node)[1])
     if condition is not None:
         plan = catalyst.filter(condition, plan)
-    step = Step("Join", catalyst.line(node), (left.step, right.step), traces)
+    step = Step("Join", catalyst.line(node), (left.step, right.step), traces, timing.told(timed))
     return Delta(plan, catalyst.attribute(diff), catalyst.attribute(route), step, "sharded")
 
 

@@ -19,7 +19,7 @@ IDENTITY = {
     "RebalancePartitions",
     "SubqueryAlias",
 }
-PASSING = {"Filter", "Generate", "ArrowEvalPython", "BatchEvalPython"}
+PASSING = {"Filter", "Generate", "ArrowEvalPython", "BatchEvalPython", "CollectMetrics"}
 
 
 def project(build: Builder, node: Node, child: Delta) -> Delta:

@@ -12,10 +12,13 @@ from collections.abc import Collection
 from slipstream.errors import CannotMaintain
 from slipstream.plan.aggregate import aggregates_in
 from slipstream.plan.catalyst import Catalyst, Expr, Node
+from slipstream.plan.eventtime import follows
 from slipstream.plan.linear import IDENTITY, PASSING
 from slipstream.plan.topk import LIMITS, stretch
+from slipstream.plan.watermarks import measured_watermark
 
 HANDLED = {"Project", "Aggregate", "Window", "Expand", "Union", "Join"} | IDENTITY | PASSING
+_DEDUPLICATES = "DeduplicateWithinWatermark"
 JOINS = (
     "Inner",
     "Cross",
@@ -47,6 +50,18 @@ _TABLES = {
     "InMemoryRelation",
     "HiveTableRelation",
 }
+
+
+def check_sql(catalyst: Catalyst, view: str, text: str) -> None:
+    """Refuse SQL that Spark would take as something less."""
+    if catalyst.has_watermark(text):
+        raise CannotMaintain(
+            view,
+            "the WATERMARK clause",
+            "Spark drops it from a query over relations that are not streams",
+            "give the source a watermark: app.source(..., watermark=('ts', '10 minutes')), or write the view as a "
+            "function that calls withWatermark",
+        )
 
 
 def check_deterministic(catalyst: Catalyst, view: str, analysed: Node) -> None:
@@ -152,7 +167,15 @@ def check_plan(catalyst: Catalyst, view: str, node: Node, inputs: Collection[int
         _check_join(catalyst, view, node)
     elif kind == "Aggregate":
         _check_aggregate(catalyst, view, node)
-    elif kind not in HANDLED:
+    elif kind == _DEDUPLICATES:
+        if not follows(catalyst, node):
+            raise CannotMaintain(
+                view,
+                "dropDuplicatesWithinWatermark",
+                "its input has no watermark, so it would never know when duplicates can come no more",
+                "give the source one: app.source(..., watermark=('ts', '10 minutes')), or call withWatermark before",
+            )
+    elif kind not in HANDLED or (kind == "CollectMetrics" and measured_watermark(catalyst, node) is None):
         raise refuse_node(catalyst, view, node)
     for child in catalyst.children(node):
         check_plan(catalyst, view, child, inputs)

@@ -3,6 +3,9 @@
 Below, Catalyst evaluates the keys. Above, the very node of the user's plan is evaluated over the touched
 groups before and after the change, with `side` (-1 or 1) added to its keys; side becomes the diff. An
 aggregate without keys is evaluated over all rows but the ghosts (`dataflow/regroup.py`).
+
+An Aggregate by a session window is regrouped by its other keys: which rows make one session depends on all rows
+of those keys, and Spark's own node above merges them.
 """
 
 from __future__ import annotations
@@ -17,15 +20,17 @@ from slipstream.dataflow.regroup import Regroup
 from slipstream.plan.aggregate import aggregates_in
 from slipstream.plan.catalyst import Expr, Node
 from slipstream.plan.delta import Builder, Delta
+from slipstream.plan.eventtime import Timing
 from slipstream.plan.join import join_stage, outputs
 from slipstream.plan.stages import Columns, stage
 
 
-def aggregate(build: Builder, node: Node, child: Delta, name: str, trace: str) -> Delta:
+def aggregate(build: Builder, node: Node, child: Delta, name: str, trace: str, timing: Timing) -> Delta:
     catalyst = build.catalyst
     keys = catalyst.items(node.groupingExpressions())
     results = catalyst.items(node.aggregateExpressions())
-    below, side, tag = _one_input(build, node, keys, child, name, trace, everything=not keys)
+    apart = [key for key in keys if not catalyst.is_session(key)]
+    below, side, tag, told = _one_input(build, node, apart, child, name, trace, timing, everything=not keys)
     if not keys:
         real = catalyst.at_least_zero(tag)
         found = [(each, catalyst.filtered(each, real)) for each in aggregates_in(catalyst, node)]
@@ -38,16 +43,16 @@ def aggregate(build: Builder, node: Node, child: Delta, name: str, trace: str) -
         catalyst.column(side),
         child.step,
         (trace,),
+        told,
     )
 
 
-def window(build: Builder, node: Node, child: Delta, name: str, trace: str) -> Delta:
+def window(build: Builder, node: Node, child: Delta, name: str, trace: str, timing: Timing) -> Delta:
     catalyst = build.catalyst
     keys = catalyst.items(node.partitionSpec())
-    below, side, _ = _one_input(build, node, keys, child, name, trace)
-    return _signed(
-        build, node, catalyst.window(node, [*keys, side], below), catalyst.column(side), child.step, (trace,)
-    )
+    below, side, _, told = _one_input(build, node, keys, child, name, trace, timing)
+    evaluated = catalyst.window(node, [*keys, side], below)
+    return _signed(build, node, evaluated, catalyst.column(side), child.step, (trace,), told)
 
 
 def join(
@@ -92,10 +97,11 @@ def _one_input(
     child: Delta,
     name: str,
     trace: str,
+    timing: Timing,
     everything: bool = False,
-) -> tuple[Node, Expr, Expr]:
+) -> tuple[Node, Expr, Expr, str]:
     """The rows of the touched groups, before and after, as the node's child; the attribute that tells them
-    apart, and the one that tells ghosts.
+    apart, and the one that tells ghosts; what is behind the watermark.
     """
     catalyst = build.catalyst
     normal = [catalyst.normalised(key) for key in keys]
@@ -112,15 +118,16 @@ def _one_input(
         for i, (c, key) in enumerate(zip(key_columns, normal, strict=True))
     }
     columns |= values
+    timed = timing.keyed(node, [(each.attribute, each.column) for each in stored], columns, (trace,))
     columns["diff"] = (catalyst.column(child.diff), LongType())
 
     def make(schema: pa.Schema) -> Regroup:
-        return Regroup(name, (trace,), schema, everything)
+        return Regroup(name, (trace,), schema, everything, timed)
 
     ran = stage(build, child.plan, columns, make)
     side, tag = build.out(ran, "side"), build.out(ran, "tag")
     rows = catalyst.project([*build.restored(ran, stored), side, tag], ran)
-    return rows, catalyst.attribute(side), catalyst.attribute(tag)
+    return rows, catalyst.attribute(side), catalyst.attribute(tag), timing.told(timed)
 
 
 def _signed(
@@ -130,6 +137,7 @@ def _signed(
     side: Column,
     inputs: Step | tuple[Step, ...],
     traces: tuple[str, ...],
+    watermark: str = "",
 ) -> Delta:
     """The node's output with the side as its diff."""
     catalyst = build.catalyst
@@ -137,4 +145,4 @@ def _signed(
     plan = catalyst.select(evaluated, [*columns, side.cast("long").alias("diff")])
     diff = catalyst.output(plan)[-1]
     fed = (inputs,) if isinstance(inputs, Step) else inputs
-    return Delta(plan, diff, None, Step("Regroup", catalyst.line(node), fed, traces), "free")
+    return Delta(plan, diff, None, Step("Regroup", catalyst.line(node), fed, traces, watermark), "free")

@@ -6,6 +6,8 @@ met again is not walked into: what is below it exists once, too. Compiling walks
 to a common node compiles it and shares its change (`Builder.share`); the others take it from there, under their
 own attributes.
 
+What reads a watermark is each view's own: views go by different watermarks, and have late rows of their own.
+
 A view whose root is common and can be read from its totals needs nothing of its own. If all uses of a node are
 such views, nobody takes its change, and it is not emitted.
 """
@@ -19,6 +21,7 @@ from slipstream.plan import aggregate
 from slipstream.plan.aggregate import Direct
 from slipstream.plan.catalyst import Catalyst, Node
 from slipstream.plan.delta import Delta
+from slipstream.plan.eventtime import follows, watermarks_in
 from slipstream.plan.topk import LIMITS
 
 STATEFUL = {"Aggregate", "Join", "Window", *LIMITS}
@@ -43,9 +46,11 @@ class Commons:
     catalyst: Catalyst
     names: Mapping[int, str]
     _known: dict[str, list[Common]] = field(default_factory=dict)
+    _watermarks: bool = False
 
     def count(self, plan: Node, readers: int) -> None:
         """Take a view's plan into account. `readers`: how many other views take its change."""
+        self._watermarks = self._watermarks or bool(watermarks_in(self.catalyst, plan))
         root = readable_root(self.catalyst, plan)
         if root is None:
             self._walk(plan)
@@ -58,13 +63,17 @@ class Commons:
 
     def find(self, node: Node) -> Common | None:
         """What is known of a node that is used more than once."""
-        if self.catalyst.kind(node) not in STATEFUL:
+        if not self._shareable(node):
             return None
         common = self._entry(node)
         return common if common.uses > 1 else None
 
+    def _shareable(self, node: Node) -> bool:
+        stateful = self.catalyst.kind(node) in STATEFUL
+        return stateful and not (self._watermarks and watermarks_in(self.catalyst, node))
+
     def _walk(self, node: Node) -> None:
-        if self.catalyst.kind(node) in STATEFUL:
+        if self._shareable(node):
             common = self._entry(node)
             common.uses += 1
             common.taken += 1
@@ -105,4 +114,5 @@ def readable_root(catalyst: Catalyst, plan: Node) -> Node | None:
         plan = catalyst.children(plan)[0]
     if catalyst.kind(plan) != "Aggregate" or not aggregate.accumulates(catalyst, plan):
         return None
-    return plan if aggregate.reads_directly(catalyst, plan) else None
+    kept = not follows(catalyst, plan)
+    return plan if kept and aggregate.reads_directly(catalyst, plan) else None
