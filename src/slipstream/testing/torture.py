@@ -4,7 +4,8 @@
 feeds it files, and kills with SIGKILL what a seeded generator picks: the engine's Python process, its JVM, a Python
 worker, the agent, the standby. After each kill it waits until another epoch is computed and compares every view, as of
 that epoch and as of the one before the kill, with the same query computed in plain Python over the input that the
-lineage log says was consumed. In the end all input must have been consumed, every file once.
+lineage log says was consumed. In the end all input must have been consumed, every file once. With `--replica`, now and
+then everything dies at once and the local folder is gone as well.
 
 Nothing of the engine has a part in the expected answer, except the record of what was consumed; and that record is
 checked against the files. A failure names the seed, the round and the victim, and keeps the folder.
@@ -24,6 +25,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -38,7 +40,7 @@ from slipstream.errors import MissingLayer
 from slipstream.testing.oracle import assert_equal_rows
 from slipstream.trace import Span, validate
 
-Victim = Literal["worker", "agent", "engine", "jvm", "standby"]
+Victim = Literal["worker", "agent", "engine", "jvm", "standby", "store"]
 Row = tuple[Any, ...]
 
 VIEWS = {
@@ -49,15 +51,16 @@ VIEWS = {
     "leaders": "SELECT cid, sum(amount) spent FROM orders GROUP BY cid ORDER BY spent DESC, cid LIMIT 5",
 }
 
-APP = f"""
+APP = """
 import slipstream as sl
 
-app = sl.App("torture", store="store", master="local[2,4]", shards=2, history=None)
+options = {options}
+app = sl.App("torture", store="store", master="local[2,4]", shards=2, history=None, **options)
 orders = "oid long, cid long, amount long"
 customers = "cid long, country string"
 app.source("orders", sl.files("orders", format="json", schema=orders, max_files_per_epoch=20))
 app.source("customers", sl.files("customers", format="json", schema=customers, key="cid"))
-for name, query in {VIEWS!r}.items():
+for name, query in {views}.items():
     app.view(name, query)
 """
 """Two cores, and up to four attempts of a task, so that Spark replaces a worker that was killed."""
@@ -76,10 +79,12 @@ class Blow:
     after: float
 
 
-def blows(seed: int) -> Iterator[Blow]:
+def blows(seed: int, replica: bool = False) -> Iterator[Blow]:
     """What a seed has in store: the same deck of kills, shuffled again and again. The cheap ones are the most."""
     dice = random.Random(seed)
     counts: dict[Victim, int] = {"worker": 9, "agent": 3, "engine": 1, "jvm": 1, "standby": 1}
+    if replica:
+        counts["store"] = 1
     deck = [victim for victim, count in counts.items() for _ in range(count)]
     while True:
         dice.shuffle(deck)
@@ -158,41 +163,31 @@ class Feed:
 class Torture:
     """One app, from its start to its end."""
 
-    def __init__(self, folder: Path, seed: int, say: Callable[[str], None]) -> None:
-        self.folder, self.seed, self._say = folder, seed, say
+    def __init__(self, folder: Path, seed: int, say: Callable[[str], None], *, replica: bool = False) -> None:
+        self.folder, self.seed, self._say, self._replica = folder, seed, say, replica
         self.store = folder / "store"
         self.kills: dict[str, int] = {}
-        (folder / "torture.py").write_text(APP)
+        self._oldest = 1
+        options = {"replicas": [(folder / "replica").absolute().as_uri()]} if replica else {}
+        (folder / "torture.py").write_text(APP.format(options=options, views=VIEWS))
         self._feed = Feed(
             folder, random.Random(seed), lambda: len(self._consumed(computed_frontier(self.store)))
         )
         self._output = (folder / "output.log").open("w")
-        self._supervisor = subprocess.Popen(
-            [
-                sys.executable,
-                "-m",
-                "slipstream.cli",
-                "run",
-                "torture.py",
-                "--json",
-                "--standby",
-                "--stuck-after",
-                "5 minutes",
-            ],
-            cwd=folder,
-            stdout=self._output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
+        self._supervisor = self._start()
 
     def run(self, enough: Callable[[int], bool]) -> None:
         """Kill and check until `enough` says so, given the number of kills; then stop and check everything."""
         try:
             self._until(lambda: computed_frontier(self.store) > 0, "the first epoch")
-            for number, blow in enumerate(blows(self.seed), 1):
+            for number, blow in enumerate(blows(self.seed, self._replica), 1):
                 if enough(sum(self.kills.values())):
                     break
-                self._round(number, blow)
+                time.sleep(blow.after)
+                if blow.victim == "store":
+                    self._lose_store(number)
+                else:
+                    self._round(number, blow.victim)
             self._finish()
         except BaseException as error:
             error.add_note(
@@ -205,32 +200,60 @@ class Torture:
             self._supervisor.wait()
             self._output.close()
 
-    def _round(self, number: int, blow: Blow) -> None:
-        time.sleep(blow.after)
+    def _start(self) -> subprocess.Popen[bytes]:
+        options = ["--json", "--standby", "--stuck-after", "5 minutes"]
+        return subprocess.Popen(
+            [sys.executable, "-m", "slipstream.cli", "run", "torture.py", *options],
+            cwd=self.folder,
+            stdout=self._output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+    def _lose_store(self, number: int) -> None:
+        """All processes die, the local folder is gone, and the same command is given again."""
+        began, before, fed = time.monotonic(), computed_frontier(self.store), self._feed.fed
+        for engine in children_of(self._supervisor.pid):
+            with suppress(ProcessLookupError):
+                os.killpg(engine, signal.SIGKILL)
+        self._supervisor.kill()
+        self._supervisor.wait()
+        lost = self.folder / f"lost-{number}"
+        self.store.rename(lost)
+        shutil.rmtree(lost, ignore_errors=True)
+        self.kills["store"] = self.kills.get("store", 0) + 1
+        self._supervisor = self._start()
+        self._until(
+            lambda: len(self._consumed(computed_frontier(self.store))) >= fed, "the input up to the loss"
+        )
+        self._oldest = after = computed_frontier(self.store)
+        self.check(after)
+        took = time.monotonic() - began
+        self._say(f"kill {number}: store at epoch {before}; {took:.1f} s later at epoch {after}, equal")
+
+    def _round(self, number: int, victim: Victim) -> None:
         began = time.monotonic()
         pid: int | None = None
 
         def found() -> bool:
             nonlocal pid
-            pid = self._pid(blow.victim)
+            pid = self._pid(victim)
             return pid is not None
 
-        self._until(found, f"a process to kill: {blow.victim}")
+        self._until(found, f"a process to kill: {victim}")
         assert pid is not None
         before = computed_frontier(self.store)
         try:
             os.kill(pid, signal.SIGKILL)
         except ProcessLookupError:
             return
-        self.kills[blow.victim] = self.kills.get(blow.victim, 0) + 1
+        self.kills[victim] = self.kills.get(victim, 0) + 1
         self._until(lambda: computed_frontier(self.store) > before, f"an epoch after {before}")
         took = time.monotonic() - began
         after = computed_frontier(self.store)
         self.check(before)
         self.check(after)
-        self._say(
-            f"kill {number}: {blow.victim} at epoch {before}; {took:.1f} s later at epoch {after}, equal"
-        )
+        self._say(f"kill {number}: {victim} at epoch {before}; {took:.1f} s later at epoch {after}, equal")
 
     def _finish(self) -> None:
         self._feed.stop()
@@ -241,7 +264,7 @@ class Torture:
         if code != 0:
             raise AssertionError(f"the app was stopped and ended with exit code {code}")
         last = computed_frontier(self.store)
-        for epoch in sorted({*range(1, last, max(1, last // 20)), last}):
+        for epoch in sorted({*range(self._oldest, last, max(1, last // 20)), last}):
             self.check(epoch)
         for trace in Store.existing(self.store).traces():
             validate(trace, last)
@@ -365,6 +388,7 @@ def main(arguments: list[str]) -> None:
     )
     parser.add_argument("--seconds", type=float, default=600.0)
     parser.add_argument("--seed", type=int, default=None, help="the first round's; by default a new one")
+    parser.add_argument("--replica", action="store_true", help="with a replica; the local folder is lost too")
     options = parser.parse_args(arguments)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))
     end = time.monotonic() + options.seconds
@@ -377,7 +401,9 @@ def main(arguments: list[str]) -> None:
     while time.monotonic() < end:
         say(f"seed {seed}")
         folder = Path(tempfile.mkdtemp(prefix="slipstream-torture-"))
-        Torture(folder, seed, say).run(lambda kills: kills >= 40 or time.monotonic() > end)
+        Torture(folder, seed, say, replica=options.replica).run(
+            lambda kills: kills >= 40 or time.monotonic() > end
+        )
         shutil.rmtree(folder)
         seed = random.Random(seed).randrange(1 << 32)
 
