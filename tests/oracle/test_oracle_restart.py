@@ -9,8 +9,10 @@ import sys
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
+from py4j.protocol import Py4JNetworkError
 
 import slipstream as sl
 from slipstream.errors import EpochFailed
@@ -116,6 +118,19 @@ def test_an_epoch_that_succeeds_at_the_second_attempt_is_not_taken_a_third_time(
     declare(app, sl.memory("k string, v long"), {"sums": VIEWS["sums"]})
     assert app.run(until="caught_up").epochs == 0
     assert rows_of(app.read("sums")) == [("x", 1, 1)]
+
+
+def test_a_jvm_that_is_gone_is_a_failed_epoch(open_app: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = sl.memory("k string, v long")
+    app = open_app()
+    declare(app, source, {"sums": VIEWS["sums"]})
+    source.append([("x", 1)])
+    loop = app._ready()
+    for gone in (Py4JNetworkError("Answer from Java side is empty"), ConnectionRefusedError("refused")):
+        with monkeypatch.context() as patch:
+            patch.setattr(loop, "_compute", Mock(side_effect=gone))
+            with pytest.raises(EpochFailed, match="epoch 1 failed; the app stays at epoch 0"):
+                app.run(until="caught_up")
 
 
 KILLED = """

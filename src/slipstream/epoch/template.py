@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
@@ -25,8 +25,8 @@ from slipstream.plan.watermarks import observed_watermark
 from slipstream.session import EPOCH_POOL
 
 FIRST_EPOCH = 1
-FAILURES = (PySparkException, Py4JJavaError)
-"""What a Spark job that fails raises."""
+FAILURES = (PySparkException, Py4JError, ConnectionError)
+"""What a Spark job that fails raises; the last two where there is no JVM any more."""
 
 
 @dataclass(frozen=True)
