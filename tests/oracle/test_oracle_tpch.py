@@ -1,0 +1,113 @@
+"""The 22 queries of TPC-H as views, over tables in which rows come, change and go, against batch Spark.
+
+All views are in one app, for an app is dear to start. Each test looks at one of them, as of every epoch that ended
+a batch. Batch Spark reads the tables as they then were, from files of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql.types import LongType
+
+import slipstream as sl
+from slipstream.errors import CannotMaintain
+from slipstream.testing.changes import Changing, drop
+from slipstream.testing.oracle import assert_equal, rows_of
+from slipstream.testing.tpch import NUMBERS, TABLES, generate, query
+
+pytestmark = pytest.mark.spark
+
+SCALE = 0.01
+REFUSED = dict.fromkeys((11, 15, 22), "a scalar subquery inside an expression")
+
+
+@dataclass
+class Kept:
+    """The app after all batches, the session of the oracle, and where the tables are as of each epoch."""
+
+    app: sl.App
+    batch: SparkSession
+    refused: dict[int, CannotMaintain] = field(default_factory=dict)
+    tables: dict[int, Path] = field(default_factory=dict)
+
+
+@pytest.fixture(scope="module")
+def kept(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kept]:
+    folder = tmp_path_factory.mktemp("tpch")
+    generate(folder / "generated", SCALE)
+    tables = {
+        name: Changing(table.rows(folder / "generated"), table.key, seed=7, share=0.8)
+        for name, table in TABLES.items()
+    }
+    with sl.App("tpch", folder / "store", spark=spark, shards=2, history=None) as app:
+        result = Kept(app, plain_session(spark))
+        for name, table in TABLES.items():
+            declared = table.schema.add("diff", LongType(), False)
+            app.source(name, sl.files(folder / "landing" / name, "parquet", declared, diff="diff"))
+        for number in NUMBERS:
+            try:
+                app.view(f"q{number}", query(number, SCALE))
+            except CannotMaintain as refusal:
+                result.refused[number] = refusal
+        for step in range(3):
+            for name, changing in tables.items():
+                some = max(1, changing.rows.num_rows // 50)
+                batch = changing.batch(4 * some, some, some) if step else changing.load()
+                drop(batch, folder / "landing" / name, step)
+            app.run(until="caught_up")
+            result.tables[app.epoch] = folder / f"as-of-{app.epoch}"
+            result.tables[app.epoch].mkdir()
+            for name, changing in tables.items():
+                pq.write_table(changing.rows, result.tables[app.epoch] / f"{name}.parquet")
+        yield result
+
+
+def plain_session(spark: SparkSession) -> SparkSession:
+    """For many small queries, each run once: what takes Spark long to prepare is off."""
+    session = spark.newSession()
+    session.conf.set("spark.sql.adaptive.enabled", "false")
+    session.conf.set("spark.sql.codegen.wholeStage", "false")
+    session.conf.set("spark.sql.shuffle.partitions", "2")
+    return session
+
+
+def cases() -> Iterator[object]:
+    for number in NUMBERS:
+        mark = [pytest.mark.xfail(reason=REFUSED[number], raises=CannotMaintain)] if number in REFUSED else []
+        yield pytest.param(number, id=f"q{number}", marks=mark)
+
+
+@pytest.mark.parametrize("number", cases())
+def test_oracle_tpch(kept: Kept, number: int) -> None:
+    if number in kept.refused:
+        raise kept.refused[number]
+    shown = 0
+    for epoch, folder in kept.tables.items():
+        for name, table in TABLES.items():
+            frame = kept.batch.read.schema(table.schema).parquet(str(folder / f"{name}.parquet"))
+            frame.createOrReplaceTempView(name)
+        expected = kept.batch.sql(query(number, SCALE))
+        assert_equal(
+            kept.app.read(f"q{number}", as_of=epoch), expected, f"query {number} as of epoch {epoch}"
+        )
+        shown += len(rows_of(expected))
+    assert shown, "the query has something to show at one step at least"
+
+
+def test_every_table_was_inserted_into_updated_and_deleted_from(kept: Kept) -> None:
+    first, *_, last = kept.tables.values()
+    for name, table in TABLES.items():
+        rows = [pq.read_table(folder / f"{name}.parquet").to_pylist() for folder in (first, last)]
+        before, after = ({tuple(row[key] for key in table.key): row for row in each} for each in rows)
+        assert len(before) == len(rows[0]), f"{name} has one row for each key"
+        assert after.keys() - before.keys(), f"{name} has new rows"
+        assert before.keys() - after.keys(), f"{name} has lost rows"
+        assert any(after[key] != before[key] for key in before.keys() & after.keys()), (
+            f"{name} has rows that changed"
+        )
