@@ -77,13 +77,17 @@ def plain_session(spark: SparkSession) -> SparkSession:
     return session
 
 
-def cases() -> Iterator[object]:
-    for number in NUMBERS:
-        mark = [pytest.mark.xfail(reason=REFUSED[number], raises=CannotMaintain)] if number in REFUSED else []
-        yield pytest.param(number, id=f"q{number}", marks=mark)
+CASES = [
+    pytest.param(
+        number,
+        id=f"q{number}",
+        marks=[pytest.mark.xfail(reason=REFUSED[number], raises=CannotMaintain)] if number in REFUSED else [],
+    )
+    for number in NUMBERS
+]
 
 
-@pytest.mark.parametrize("number", cases())
+@pytest.mark.parametrize("number", CASES)
 def test_oracle_tpch(kept: Kept, number: int) -> None:
     if number in kept.refused:
         raise kept.refused[number]

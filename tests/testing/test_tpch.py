@@ -16,7 +16,7 @@ from slipstream.testing.tpch import NUMBERS, TABLES, generate, query
 def test_generated_tables_have_the_declared_columns_and_unique_keys(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    generate(tmp_path, 0.001)
+    generate(tmp_path, 0.01)
     for table in TABLES.values():
         rows = table.rows(tmp_path)
         assert rows.column_names == table.schema.fieldNames()

@@ -8,6 +8,7 @@ that is wrong too, and both results. Exit code 1 if there was one. A round is pl
 from __future__ import annotations
 
 import argparse
+import logging
 import sys
 import tempfile
 import time
@@ -19,6 +20,7 @@ from slipstream.testing.fuzz.rounds import Tally, play, shrink, tuned
 
 def main(arguments: list[str]) -> int:
     options = _parse(arguments)
+    logging.getLogger("SQLQueryContextLogger").disabled = True  # what Spark refuses is counted here
     spark = start_session("fuzz", "local[2]", shards=2)
     sessions = [tuned(spark, compiled) for compiled in (False, True)]
     ends, tally, seed = time.monotonic() + options.seconds, Tally(), options.seed

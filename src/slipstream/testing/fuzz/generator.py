@@ -206,28 +206,24 @@ class Generator:
             [c.kind for c in scope if c.kind in ("number", "double", "decimal")] or ["number"]
         )
         term = self._make.of(summed, scope)
-        function, kind = random.choice(
+        template, kind = random.choice(
             (
-                ("count(*)", "number"),
-                (f"count({value})", "number"),
-                (f"count(DISTINCT {value})", "number"),
-                (f"sum({term})", summed),
-                (f"sum({term})", summed),
-                (f"avg({term})", "decimal" if summed == "decimal" else "shown"),
-                (f"min({value})", kind),
-                (f"max({value})", kind),
-                (f"sum(DISTINCT {term})", summed),
-                (f"stddev_pop({self._make.of('number', scope, 0)})", "shown"),
-                (f"sort_array(collect_list({value}))", "shown"),
-                (f"sort_array(collect_set({value}))", "shown"),
+                ("count(*){}", "number"),
+                (f"count({value}){{}}", "number"),
+                (f"count(DISTINCT {value}){{}}", "number"),
+                (f"sum({term}){{}}", summed),
+                (f"sum({term}){{}}", summed),
+                (f"avg({term}){{}}", "decimal" if summed == "decimal" else "shown"),
+                (f"min({value}){{}}", kind),
+                (f"max({value}){{}}", kind),
+                (f"sum(DISTINCT {term}){{}}", summed),
+                (f"stddev_pop({self._make.of('number', scope, 0)}){{}}", "shown"),
+                (f"sort_array(collect_list({value}){{}})", "shown"),
+                (f"sort_array(collect_set({value}){{}})", "shown"),
             )
         )
-        if random.random() < 0.15:
-            condition = self._make.condition(scope, 0)
-            if function.endswith("))"):
-                return Column(f"{function[:-1]} FILTER (WHERE {condition}))", kind)
-            return Column(f"{function} FILTER (WHERE {condition})", kind)
-        return Column(function, kind)
+        only = f" FILTER (WHERE {self._make.condition(scope, 0)})" if random.random() < 0.15 else ""
+        return Column(template.format(only), kind)
 
 
 def _known(scope: Sequence[Column]) -> list[Column]:
