@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -48,6 +49,7 @@ def kept(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Itera
     with sl.App("tpch", folder / "store", spark=spark, shards=2, history=None) as app:
         result = Kept(app, plain_session(spark))
         for name, table in TABLES.items():
+            (folder / "landing" / name).mkdir(parents=True)
             declared = table.schema.add("diff", LongType(), False)
             app.source(name, sl.files(folder / "landing" / name, "parquet", declared, diff="diff"))
         for number in NUMBERS:
@@ -105,13 +107,15 @@ def test_oracle_tpch(kept: Kept, number: int) -> None:
 
 
 def test_every_table_was_inserted_into_updated_and_deleted_from(kept: Kept) -> None:
-    first, *_, last = kept.tables.values()
     for name, table in TABLES.items():
-        rows = [pq.read_table(folder / f"{name}.parquet").to_pylist() for folder in (first, last)]
-        before, after = ({tuple(row[key] for key in table.key): row for row in each} for each in rows)
-        assert len(before) == len(rows[0]), f"{name} has one row for each key"
-        assert after.keys() - before.keys(), f"{name} has new rows"
-        assert before.keys() - after.keys(), f"{name} has lost rows"
-        assert any(after[key] != before[key] for key in before.keys() & after.keys()), (
-            f"{name} has rows that changed"
-        )
+        held = []
+        for folder in kept.tables.values():
+            rows = pq.read_table(folder / f"{name}.parquet").to_pylist()
+            held.append({tuple(row[key] for key in table.key): row for row in rows})
+            assert len(held[-1]) == len(rows), f"{name} has one row for each key"
+        steps = list(pairwise(held))
+        assert all(after.keys() - before.keys() for before, after in steps), f"{name} gets new rows"
+        assert all(before.keys() - after.keys() for before, after in steps), f"{name} loses rows"
+        assert any(
+            after[key] != before[key] for before, after in steps for key in before.keys() & after.keys()
+        ), f"{name} has rows that change"
