@@ -45,7 +45,9 @@ class Generator:
         self._make = Expressions(random)
         self._aliases = 0
 
-    def query(self, depth: int = 2) -> Query:
+    def query(self, depth: int | None = None) -> Query:
+        """A query with others nested in it up to a depth; if it is not said, seldom deeper than one."""
+        depth = self._random.choice((0, 1, 1, 1, 2)) if depth is None else depth
         forms = (self._plain, self._aggregate, self._aggregate, self._window, self._top, self._set_operation)
         return self._random.choice(forms)(depth)
 
@@ -125,7 +127,7 @@ class Generator:
         random = self._random
         relation, alias, scope = self._relation(depth)
         parts = [Part(relation, alias)]
-        for _ in range(random.choice((0, 0, 1, 1, 2))):
+        for _ in range(random.choice((0, 0, 0, 1, 1, 1, 2))):
             relation, alias, mine = self._relation(depth - 1)
             how = random.choice(_JOINS)
             on = () if how == "CROSS JOIN" else self._on(scope, mine)
@@ -137,7 +139,7 @@ class Generator:
         random = self._random
         self._aliases += 1
         alias = f"t{self._aliases}"
-        if depth > 0 and random.random() < 0.3:
+        if depth > 0 and random.random() < 0.25:
             query = self.query(depth - 1)
             if _known(outputs(alias, query)):
                 return query, alias, outputs(alias, query)
