@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -36,6 +37,8 @@ class Kept:
     batch: SparkSession
     refused: dict[int, CannotMaintain] = field(default_factory=dict)
     tables: dict[int, Path] = field(default_factory=dict)
+    compiled: list[int] = field(default_factory=list)
+    """How many pieces of code Spark had generated and compiled by the end of each batch."""
 
 
 @pytest.fixture(scope="module")
@@ -63,11 +66,17 @@ def kept(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Itera
                 batch = changing.batch(4 * some, some, some) if step else changing.load()
                 drop(batch, folder / "landing" / name, step)
             app.run(until="caught_up")
+            result.compiled.append(pieces_compiled(spark))
             result.tables[app.epoch] = folder / f"as-of-{app.epoch}"
             result.tables[app.epoch].mkdir()
             for name, changing in tables.items():
                 pq.write_table(changing.rows, result.tables[app.epoch] / f"{name}.parquet")
         yield result
+
+
+def pieces_compiled(spark: SparkSession) -> int:
+    metrics: Any = spark._jvm.org.apache.spark.metrics.source.CodegenMetrics  # type: ignore[union-attr]
+    return int(metrics.METRIC_COMPILATION_TIME().getCount())
 
 
 def plain_session(spark: SparkSession) -> SparkSession:
@@ -104,6 +113,11 @@ def test_oracle_tpch(kept: Kept, number: int) -> None:
         )
         shown += len(rows_of(expected))
     assert shown, "the query has something to show at one step at least"
+
+
+def test_code_is_compiled_in_the_first_epochs_and_not_again(kept: Kept) -> None:
+    first, second, third = kept.compiled
+    assert third - second < (second - first) / 10 + 10, kept.compiled
 
 
 def test_every_table_was_inserted_into_updated_and_deleted_from(kept: Kept) -> None:
