@@ -112,7 +112,5 @@ class Lab:
 
 
 def _brief(measured: Measured) -> str:
-    if not measured.batches:
-        return measured.answer
     p50 = f"p50 of a batch {percentile(measured.batches, 50) * 1000:,.0f} ms"
     return f"{measured.rate:,.0f} rows/s, {p50}" if measured.rows else p50

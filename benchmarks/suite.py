@@ -207,11 +207,9 @@ def tpch(lab: Lab, scale: Scale) -> list[Finding]:
     kept, batch = {}, {}
     for number in NUMBERS:
         job = Job("slipstream", "tpch", dataset, number=number, scale=scale.tpch)
-        kept[number] = lab.measure(job)
-        if kept[number].batches:
-            batch[number] = lab.measure(replace(job, engine="batch"))
-            if kept[number].answer != batch[number].answer:
-                raise WrongAnswer(job, kept[number].answer, batch[number].answer)
+        kept[number], batch[number] = lab.measure(job), lab.measure(replace(job, engine="batch"))
+        if kept[number].answer != batch[number].answer:
+            raise WrongAnswer(job, kept[number].answer, batch[number].answer)
     return compare(kept, batch)
 
 
