@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test torture bench lock clean
+.PHONY: help setup demo test torture fuzz bench lock clean
 
 help: ## show this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## /\1\t/' | expand -t 10
@@ -40,6 +40,9 @@ test: setup ## lint, types, tests: what CI runs
 SECONDS ?= 600
 torture: setup ## kill the processes of a running app at random for SECONDS=600, and check that it is never wrong
 	$(BIN)/python -m slipstream.testing.torture --seconds $(SECONDS)
+
+fuzz: setup ## random queries against batch Spark, new ones every time, for SECONDS=600
+	$(BIN)/python -m slipstream.testing.fuzz --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
 
 bench: setup ## measure on this machine
 	$(BIN)/python -m benchmarks

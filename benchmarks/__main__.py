@@ -1,5 +1,5 @@
-"""`python -m benchmarks [NAME ...] [--quick] [--out FILE] [--plots FOLDER]`: runs the benchmarks, all of them
-unless some are named.
+"""`python -m benchmarks [NAME ...] [--quick] [--tpch SCALE] [--out FILE] [--plots FOLDER]`: runs the benchmarks, all of
+them unless some are named.
 
 A target that is missed is a finding, not a failure: the exit code is 1 only when a benchmark could not be
 carried out.
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
@@ -21,6 +22,9 @@ from benchmarks.suite import BENCHMARKS, FULL, QUICK
 def main(arguments: list[str]) -> int:
     options = _parse(arguments)
     console = Console(width=None if sys.stdout.isatty() else 130)
+    scale = QUICK if options.quick else FULL
+    if options.tpch is not None:
+        scale = replace(scale, tpch=options.tpch)
     findings: list[Finding] = []
     failures: dict[str, str] = {}
     with Lab(console, options.plots) as lab:
@@ -29,7 +33,7 @@ def main(arguments: list[str]) -> int:
                 continue
             console.print(f"[bold]{name}[/]: {(benchmark.__doc__ or '').strip()}")
             try:
-                findings += benchmark(lab, QUICK if options.quick else FULL)
+                findings += benchmark(lab, scale)
             except SideError as failure:
                 failures[name] = str(failure)
                 console.print("  did not finish; see the end")
@@ -46,6 +50,9 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"any of: {', '.join(BENCHMARKS)}")
     parser.add_argument("--quick", action="store_true", help="small sizes, 3 minutes: tries the harness out")
+    parser.add_argument(
+        "--tpch", type=float, metavar="SCALE", help="TPC-H's scale factor; default: 1, quick 0.01"
+    )
     parser.add_argument("--out", type=Path, default=Path("results.json"), help="default: %(default)s")
     parser.add_argument("--plots", type=Path, default=Path("docs"), help="folder; default: %(default)s")
     options = parser.parse_args(arguments)

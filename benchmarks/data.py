@@ -1,12 +1,12 @@
 """Input files, made once and fed to every side alike.
 
-A dataset is a folder `<phase>/<source>/<number>.json` of JSON lines with three phases, fed in this order:
-`load` builds up state (all files at once), `warm` warms the engine up (one file of each source, then wait,
-and so on), `timed` is what is measured. The generator is seeded, so every run and every side reads the same
+A dataset is a folder `<phase>/<source>/<number>.json` of JSON lines (of TPC-H, Parquet) with three phases, fed in
+this order: `load` builds up state (all files at once), `warm` warms the engine up (one file of each source, then
+wait, and so on), `timed` is what is measured. The generator is seeded, so every run and every side reads the same
 rows.
 
-Feeding is a hard link under a hidden name followed by a rename, as a careful writer would do it: a file
-appears whole or not at all, and its age keeps the order in which the files were made.
+Feeding is a hard link under a hidden name followed by a rename, as a careful writer would do it: a file appears
+whole or not at all, and its age keeps the order in which the files were made.
 """
 
 from __future__ import annotations
@@ -94,13 +94,13 @@ class Feed:
     renamed: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for source in {path.parent.name for path in self.dataset.glob("*/*/*.json")}:
+        for source in {path.parent.name for path in self.dataset.glob("*/*/*")}:
             (self.landing / source).mkdir(parents=True)
 
     def files(self, phase: Phase) -> list[list[Path]]:
         """The phase's files; those that belong to one batch together."""
         folder = self.dataset / phase
-        numbers = sorted({path.name for path in folder.glob("*/*.json")})
+        numbers = sorted({path.name for path in folder.glob("*/*")})
         return [sorted(folder.glob(f"*/{number}")) for number in numbers]
 
     def drop(self, files: Iterable[Path]) -> None:

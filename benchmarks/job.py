@@ -11,14 +11,15 @@ from dataclasses import asdict, dataclass, field
 from statistics import quantiles
 from typing import Literal
 
-Engine = Literal["slipstream", "rocksdb", "default"]
-Query = Literal["totals", "revenue", "floor"]
+Engine = Literal["slipstream", "rocksdb", "default", "batch"]
+Query = Literal["totals", "revenue", "floor", "tpch"]
 Restart = Literal["cold", "standby"]
 
 ENGINE_NAMES: dict[Engine, str] = {
     "slipstream": "Slipstream",
     "rocksdb": "Structured Streaming, RocksDB",
     "default": "Structured Streaming, default store",
+    "batch": "Spark in full",
 }
 
 
@@ -30,7 +31,8 @@ class Job:
     feeds the timed files one by one, so many seconds apart; None puts them all there at the start. `delay` is what
     every operation of the storage that keeps things safe (a replica, a checkpoint) takes longer, in seconds; None is no
     replica, and a checkpoint on the plain local disk. `restart` kills the engine before the timed files come and
-    measures how long it takes until they show.
+    measures how long it takes until they show. `number` and `scale` say which of
+    TPC-H's queries it is, and over how much data.
     """
 
     engine: Engine
@@ -41,12 +43,15 @@ class Job:
     target_latency: str = "1s"
     delay: float | None = None
     restart: Restart | None = None
+    number: int = 0
+    scale: float = 1.0
 
     def __str__(self) -> str:
         size = f", {self.files_per_batch} file(s) a batch" if self.files_per_batch else ""
         slow = f", storage delayed by {self.delay * 1000:.0f} ms" if self.delay is not None else ""
         again = f", {self.restart} restart" if self.restart else ""
-        return f"{self.query} over {self.dataset}, {ENGINE_NAMES[self.engine]}{size}{slow}{again}"
+        query = f"{self.query} {self.number}" if self.number else self.query
+        return f"{query} over {self.dataset}, {ENGINE_NAMES[self.engine]}{size}{slow}{again}"
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -62,7 +67,7 @@ class Measured:
 
     `batches` are the seconds of each batch; `visible`, in a paced feed, the seconds from each file's rename
     to its result; `steps` the median seconds of each step of an epoch; `memory` the peak bytes by kind of
-    process, where it was sampled.
+    process, where it was sampled; `answer` a digest of the result, where it is compared.
     """
 
     rows: int
@@ -71,6 +76,7 @@ class Measured:
     visible: list[float] = field(default_factory=list)
     steps: dict[str, float] = field(default_factory=dict)
     memory: dict[str, int] = field(default_factory=dict)
+    answer: str = ""
 
     @property
     def rate(self) -> float:

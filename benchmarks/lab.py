@@ -35,6 +35,13 @@ class SideError(Exception):
         super().__init__(f"{job}: {reason}. The end of its output:\n{last}")
 
 
+class WrongAnswer(SideError):
+    """Two sides that should have the same answer do not."""
+
+    def __init__(self, job: Job, ours: str, theirs: str) -> None:
+        super().__init__(job, f"the answer is {ours}; the other side's is {theirs}", "")
+
+
 class Lab:
     def __init__(self, console: Console, plots: Path) -> None:
         self.console, self._plots = console, plots

@@ -18,6 +18,14 @@ def measure(job: Job, dataset: Path, folder: Path) -> Measured:
         from benchmarks import recovery
 
         return recovery.measure(job, Feed(dataset, folder / "landing"), folder)
+    if job.query == "tpch":
+        from benchmarks import tpch
+
+        return (
+            tpch.measure_batch(job, dataset)
+            if job.engine == "batch"
+            else tpch.measure_kept(job, dataset, folder)
+        )
     if job.engine != "slipstream":
         from benchmarks import structured
 

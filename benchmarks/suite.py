@@ -14,8 +14,10 @@ from typing import Literal
 from benchmarks.data import Sizes, make_shop, make_totals
 from benchmarks.durability import recovery, safety, stall, storage
 from benchmarks.job import Engine, Job, Measured, percentile
-from benchmarks.lab import Lab
+from benchmarks.lab import Lab, WrongAnswer
 from benchmarks.report import Finding, Target
+from benchmarks.tpch import compare, make_tpch
+from slipstream.testing.tpch import NUMBERS
 
 GIB = 1 << 30
 KEYS = 1_000_000
@@ -46,6 +48,8 @@ class Scale:
     delayed_files: int = 100
     recovery_keys: tuple[int, int] = (2_000_000, 20_000_000)
     stall_files: int = 500
+    tpch: float = 1.0
+    tpch_files: int = 7
 
 
 FULL = Scale()
@@ -67,6 +71,8 @@ QUICK = Scale(
     delayed_files=12,
     recovery_keys=(20_000, 200_000),
     stall_files=40,
+    tpch=0.01,
+    tpch_files=3,
 )
 
 
@@ -192,6 +198,21 @@ def floor(lab: Lab, scale: Scale) -> list[Finding]:
     return [Finding("floor", what, "ms", *p50), *steps]
 
 
+def tpch(lab: Lab, scale: Scale) -> list[Finding]:
+    """Each query of TPC-H after one row in a thousand has changed, beside computing it in full."""
+    name = f"tpch-{scale.tpch:g}"
+    dataset = lab.stage(
+        name, lambda folder: make_tpch(folder, scale.tpch, scale.tpch_files, scale.tpch_files)
+    )
+    kept, batch = {}, {}
+    for number in NUMBERS:
+        job = Job("slipstream", "tpch", dataset, number=number, scale=scale.tpch)
+        kept[number], batch[number] = lab.measure(job), lab.measure(replace(job, engine="batch"))
+        if kept[number].answer != batch[number].answer:
+            raise WrongAnswer(job, kept[number].answer, batch[number].answer)
+    return compare(kept, batch)
+
+
 def _stage_backlog(lab: Lab, scale: Scale) -> str:
     warm = [2_000] * scale.warm_up + [scale.large_rows] * 2
     sizes = Sizes(warm, timed=[scale.large_rows] * scale.large_files)
@@ -222,6 +243,7 @@ Name = Literal[
     "safety",
     "recovery",
     "stall",
+    "tpch",
 ]
 BENCHMARKS: dict[Name, Callable[[Lab, Scale], list[Finding]]] = {
     "backlog": backlog,
@@ -235,4 +257,5 @@ BENCHMARKS: dict[Name, Callable[[Lab, Scale], list[Finding]]] = {
     "safety": safety,
     "recovery": recovery,
     "stall": stall,
+    "tpch": tpch,
 }

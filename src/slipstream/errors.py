@@ -91,6 +91,15 @@ class BadWatermark(SlipstreamError):
         )
 
 
+class ToolMissing(SlipstreamError):
+    """A program that a helper of `slipstream.testing` starts is not installed."""
+
+    def __init__(self, tool: str, why: str, remedy: str) -> None:
+        super().__init__(
+            f"the program '{tool}' is neither beside this Python nor on the PATH: {why}. Run `{remedy}`."
+        )
+
+
 class BadSourceOption(SlipstreamError):
     """A source was declared with options that make no sense."""
 
@@ -236,7 +245,7 @@ class CannotMaintain(SlipstreamError):
     """A query, or a part of it, that cannot be kept up to date incrementally."""
 
     def __init__(self, view: str, what: str, why: str, instead: str) -> None:
-        self.view, self.what = view, what
+        self.view, self.what, self.why = view, what, why
         super().__init__(f"view '{view}': cannot maintain {what}: {why}. Instead: {instead}.")
 
 

@@ -87,6 +87,11 @@ DEFAULTS = (
     Setting("spark.ui.dagGraph.retainedRootRDDs", "50", "the same"),
     Setting("spark.sql.ui.retainedExecutions", "20", "the same"),
     Setting(
+        "spark.sql.codegen.cache.maxEntries",
+        "5000",
+        "by default Spark remembers 100 pieces of generated code; with more in an epoch, each is compiled every epoch",
+    ),
+    Setting(
         "spark.sql.execution.arrow.pyspark.enabled", "true", "toPandas and createDataFrame by way of Arrow"
     ),
 )

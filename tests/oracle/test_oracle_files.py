@@ -1,7 +1,7 @@
 """Files that only add rows beside a table that changes by key, on more shards than a scan has partitions.
 
-A scan has as many partitions as its files ask for, an operator one for each shard. Where the two meet in one stage, as
-the two inputs of a join or of a union do, a task must still know its shard.
+A scan has as many partitions as its files ask for, an operator one for each shard. Where the two meet in one stage,
+as the two inputs of a join or of a union do, a task must still know its shard.
 """
 
 from __future__ import annotations

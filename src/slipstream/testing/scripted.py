@@ -1,8 +1,8 @@
 """Driving an app with scripted changes, and remembering what its inputs held at every epoch.
 
-A `Scripted` is a memory source that keeps the books: what it holds after all that was appended and retracted (or, with
-a key, replaced). A `Script` takes an app step by step, one step one or more epochs, and then compares every view with
-the batch oracle now, as of every earlier step, and by the changes in between.
+A `Scripted` is a memory source that keeps the books: what it holds after all that was appended and retracted (or,
+with a key, replaced). A `Script` takes an app step by step, one step one or more epochs, and then compares every
+view with the batch oracle now, as of every earlier step, and by the changes in between.
 """
 
 from __future__ import annotations
@@ -72,6 +72,14 @@ class Scripted:
         return StructType([field for i, field in enumerate(self.schema) if i != self._op])
 
 
+def kept_table(app: App, view: str, epoch: int) -> pa.Table:
+    """A view's rows as of an epoch, straight out of its trace: no Spark job is run."""
+    store = Store.existing(app.store)
+    contents = Contents.described(store.catalog()["views"][view]["contents"])
+    tables = list(contents.now(store.root, epoch, Span.whole()))
+    return pa.concat_tables(tables) if tables else contents.schema.empty_table()
+
+
 class Script:
     """An app and its scripted sources, taken on step by step."""
 
@@ -126,14 +134,11 @@ class Script:
 
     def _kept(self, view: str) -> dict[int, list[Row]]:
         """The view's rows at the end of each step, as its trace has them."""
-        store = Store.existing(self.app.store)
-        contents = Contents.described(store.catalog()["views"][view]["contents"])
         frames = {}
         for epoch in self.steps:
-            tables = list(contents.now(store.root, epoch, Span.whole()))
-            whole = pa.concat_tables(tables) if tables else contents.schema.empty_table()
             schema = self._oracle(view, epoch).schema
-            frames[epoch] = self.app.spark.createDataFrame(whole, StructType(schema.fields))
+            kept = kept_table(self.app, view, epoch)
+            frames[epoch] = self.app.spark.createDataFrame(kept, StructType(schema.fields))
         return self._by_step(frames)
 
     def _by_step(self, frames: Mapping[int, DataFrame]) -> dict[int, list[Row]]:

@@ -1,0 +1,87 @@
+"""Random expressions over columns in scope, of a wanted kind.
+
+Nothing that is made here can fail: numbers stay far from overflow, nothing is divided, and nothing is cast that may
+not fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+
+from slipstream.testing.fuzz.query import Column, Kind
+
+COMPARABLE: tuple[Kind, ...] = ("number", "number", "double", "decimal", "string", "date")
+_LITERALS: dict[Kind, tuple[str, ...]] = {
+    "number": ("0", "1", "2", "-3"),
+    "double": ("0.0D", "-0.0D", "1.5D", "double('NaN')"),
+    "decimal": ("0.0", "1.5", "-2.125"),
+    "string": ("'x'", "''", "'zz'", "'q'"),
+    "date": ("DATE '2024-01-01'", "DATE '2000-01-01'"),
+}
+_OF_TWO: dict[Kind, tuple[str, ...]] = {
+    "number": ("({} + {})", "({} - {})", "coalesce({}, {})", "nullif({}, {})", "greatest({}, {})"),
+    "double": ("({} + {})", "coalesce({}, {})", "least({}, {})"),
+    "decimal": ("({} + {})", "({} - {})", "coalesce({}, {})"),
+    "string": ("concat({}, {})", "coalesce({}, {})"),
+    "date": ("coalesce({}, {})", "greatest({}, {})"),
+}
+_OF_ONE: dict[Kind, tuple[str, ...]] = {
+    "number": ("({} * 2)", "pmod({}, 3)", "-{}"),
+    "double": ("({} * 2)", "-{}", "abs({})"),
+    "decimal": ("({} * 2)", "-{}"),
+    "string": ("upper({})", "substring({}, 1, 1)", "trim({})"),
+    "date": ("date_add({}, 1)", "last_day({})"),
+}
+_TO_NUMBER: dict[Kind, str] = {"string": "length({})", "date": "year({})"}
+
+
+class Expressions:
+    """Makes expressions out of a random number generator."""
+
+    def __init__(self, random: Random) -> None:
+        self._random = random
+
+    def of(self, kind: Kind, scope: Sequence[Column], depth: int = 1) -> str:
+        """An expression of a kind: most often a column, where there is one."""
+        random = self._random
+        named = [column.sql for column in scope if column.kind == kind]
+        if depth == 0 or random.random() < 0.5:
+            return random.choice(named) if named and random.random() < 0.9 else random.choice(_LITERALS[kind])
+        shape = random.randrange(5)
+        if shape == 0:
+            chosen = f"THEN {self.of(kind, scope, 0)} ELSE {self.of(kind, scope, 0)}"
+            return f"CASE WHEN {self.condition(scope, 0)} {chosen} END"
+        if shape == 1 and kind == "number":
+            other = random.choice(list(_TO_NUMBER))
+            return _TO_NUMBER[other].format(self.of(other, scope, 0))
+        if shape <= 2:
+            return random.choice(_OF_ONE[kind]).format(self.of(kind, scope, depth - 1))
+        return random.choice(_OF_TWO[kind]).format(self.of(kind, scope, depth - 1), self.of(kind, scope, 0))
+
+    def kind_in(self, scope: Sequence[Column]) -> Kind:
+        """A kind that the scope has a column of."""
+        return self._random.choice([c.kind for c in scope if c.kind != "shown"] or ["number"])
+
+    def condition(self, scope: Sequence[Column], depth: int = 1) -> str:
+        random = self._random
+        kind = self.kind_in(scope)
+        value = self.of(kind, scope, depth)
+        match random.randrange(8):
+            case 0:
+                return f"{value} IS {random.choice(('', 'NOT '))}NULL"
+            case 1:
+                listed = ", ".join(random.choices(_LITERALS[kind], k=2))
+                return f"{value} {random.choice(('', 'NOT '))}IN ({listed})"
+            case 2:
+                return f"{value} BETWEEN {self.of(kind, scope, 0)} AND {self.of(kind, scope, 0)}"
+            case 3 if depth:
+                either = (
+                    f"{self.condition(scope, 0)} {random.choice(('OR', 'AND'))} {self.condition(scope, 0)}"
+                )
+                return f"{random.choice(('', 'NOT '))}({either})"
+            case 4 if kind == "string":
+                return f"{value} LIKE '{random.choice(('%z%', 'x%', '_'))}'"
+        return (
+            f"{value} {random.choice(('=', '<>', '<', '<=', '>', '>=', '<=>'))} {self.of(kind, scope, depth)}"
+        )

@@ -1,0 +1,232 @@
+"""A round: a pack of random views in one app, taken through random changes, compared with batch Spark.
+
+Every view is compared as of every step. Starting an app is dear, so a round has many views; they may read each
+other. If anything goes wrong that cannot be laid to one view, such as an epoch that fails, each view is played
+again alone, with those that it reads, over the same changes: a seed gives the same tables whatever the views.
+
+A query that Slipstream refuses (`CannotMaintain`) is counted, and so is one that Spark refuses. A query that fails
+in batch Spark and fails here too is as it should be.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from random import Random
+from typing import TypeAlias
+
+from py4j.protocol import Py4JError
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from slipstream.app import App
+from slipstream.errors import CannotMaintain, EpochFailed
+from slipstream.settings import Settings
+from slipstream.testing.fuzz.generator import INEXACT, Generator
+from slipstream.testing.fuzz.query import Query, Select
+from slipstream.testing.fuzz.tables import change, scripted
+from slipstream.testing.oracle import Mismatch, assert_equal_rows, recompute, rows_of
+from slipstream.testing.scripted import Row, Script, kept_table
+
+STEPS = 4
+_TRIES = 60
+
+Trouble: TypeAlias = Exception
+"""A `Mismatch`, a failed epoch, or an error of Spark's."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A view that is not what batch Spark computes, or that could not be kept at all."""
+
+    seed: int
+    query: Query
+    trouble: Trouble
+
+    def __str__(self) -> str:
+        return f"seed {self.seed}: {self.query.sql()}\n{type(self.trouble).__name__}: {self.trouble}"
+
+
+@dataclass
+class Tally:
+    """What rounds came to."""
+
+    kept: int = 0
+    refused: Counter[str] = field(default_factory=Counter)
+    invalid: int = 0
+    failures: list[Failure] = field(default_factory=list)
+
+    def add(self, other: Tally) -> None:
+        self.kept += other.kept
+        self.refused += other.refused
+        self.invalid += other.invalid
+        self.failures += other.failures
+
+    def __str__(self) -> str:
+        refused = sum(self.refused.values())
+        return f"{self.kept} kept, {refused} refused, {self.invalid} not valid in Spark, {len(self.failures)} wrong"
+
+
+def tuned(spark: SparkSession, compiled: bool) -> SparkSession:
+    """A session on the same context for many small queries; with or without Spark's generated code."""
+    session = spark.newSession()
+    session.conf.set("spark.sql.adaptive.enabled", "false")
+    session.conf.set("spark.sql.shuffle.partitions", "1")
+    session.conf.set("spark.sql.codegen.wholeStage", str(compiled).lower())
+    return session
+
+
+def play(spark: SparkSession, folder: Path, seed: int, views: int) -> Tally:
+    """One round."""
+    tally = Tally()
+    random = Random(f"{seed}/queries")
+    queries: dict[str, Query] = {}
+    with _app(spark, folder / "pack", seed) as app:
+        script = _declared_sources(app)
+        for number in range(views):
+            query = Generator(random, queries).query()
+            try:
+                app.view(f"v{number}", query.sql())
+            except CannotMaintain as refusal:
+                tally.refused[refusal.why] += 1
+            except AnalysisException:
+                tally.invalid += 1
+            else:
+                queries[f"v{number}"] = query
+        try:
+            _take_steps(script, seed)
+        except (EpochFailed, PySparkException, Py4JError):
+            wrong = dict(_alone(spark, folder, seed, queries))
+        else:
+            wrong = _compared(script, queries)
+    tally.kept = len(queries) - len(wrong)
+    tally.failures = [Failure(seed, queries[name], trouble) for name, trouble in wrong.items()]
+    shutil.rmtree(folder, ignore_errors=True)
+    return tally
+
+
+def shrink(spark: SparkSession, folder: Path, failure: Failure) -> Failure:
+    """The smallest query found that still fails, alone, over the same tables."""
+    smallest, tries = failure, 0
+    while True:
+        for query in smallest.query.smaller():
+            if tries == _TRIES:
+                return smallest
+            tries += 1
+            trouble = _trouble(spark, folder / str(tries), failure.seed, {"v": query})
+            if trouble is not None:
+                smallest = Failure(failure.seed, query, trouble)
+                break
+        else:
+            return smallest
+
+
+def _alone(
+    spark: SparkSession, folder: Path, seed: int, queries: Mapping[str, Query]
+) -> Iterator[tuple[str, Trouble]]:
+    for name in queries:
+        needed = {each: queries[each] for each in queries if each in _closure(name, queries)}
+        trouble = _trouble(spark, folder / name, seed, needed)
+        if trouble is not None:
+            yield name, trouble
+
+
+def _trouble(spark: SparkSession, folder: Path, seed: int, queries: Mapping[str, Query]) -> Trouble | None:
+    """What is wrong with the last of some views; the others are there for it to read."""
+    name = list(queries)[-1]
+    try:
+        with _app(spark, folder, seed) as app:
+            script = _declared_sources(app)
+            try:
+                for each, text in queries.items():
+                    app.view(each, text.sql())
+            except (CannotMaintain, AnalysisException):
+                return None
+            try:
+                _take_steps(script, seed)
+            except (EpochFailed, PySparkException, Py4JError) as trouble:
+                return None if _fails_in_batch(script, name) else trouble
+            return _compared(script, {name: queries[name]}).get(name)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _app(spark: SparkSession, folder: Path, seed: int) -> App:
+    """Shards and the length of hashes go with the seed: short hashes collide."""
+    shards, bits = 1 + seed % 3, 3 if seed % 4 == 0 else 64
+    return App(
+        "fuzz", folder / "store", spark=spark, shards=shards, history=None, settings=Settings(hash_bits=bits)
+    )
+
+
+def _declared_sources(app: App) -> Script:
+    sources = scripted()
+    for name, source in sources.items():
+        app.source(name, source.source)
+    return Script(app, sources)
+
+
+def _take_steps(script: Script, seed: int) -> None:
+    random = Random(f"{seed}/rows")
+    for _ in range(STEPS):
+        script.step(partial(change, dict(script.sources), random))
+
+
+def _compared(script: Script, queries: Mapping[str, Query]) -> dict[str, Trouble]:
+    """Views that at some step do not have what batch Spark makes of the same tables."""
+    wrong: dict[str, Trouble] = {}
+    for epoch, held in script.steps.items():
+        inputs = _frames(script, held)
+        for name in [name for name in queries if name not in wrong]:
+            inexact = any(function in queries[name].sql() for function in INEXACT)
+            kept = kept_table(script.app, name, epoch)
+            got = list(zip(*(column.to_pylist() for column in kept.columns), strict=True))
+            try:
+                expected = rows_of(recompute(script.app, name, inputs))
+                assert_equal_rows(got, expected, f"as of epoch {epoch}", relative=1e-9 if inexact else None)
+            except Mismatch as trouble:
+                both = f"kept:  {sorted(got, key=repr)}\nbatch: {sorted(expected, key=repr)}"
+                wrong[name] = AssertionError(f"{trouble}\n{both}")
+            except (PySparkException, Py4JError) as trouble:
+                wrong[name] = trouble
+    return wrong
+
+
+def _frames(script: Script, held: Mapping[str, list[Row]]) -> dict[str, DataFrame]:
+    make = script.app.spark.createDataFrame
+    return {name: make(held[name], source.row_schema) for name, source in script.sources.items()}
+
+
+def _fails_in_batch(script: Script, view: str) -> bool:
+    """Whether batch Spark fails over the tables as they stand."""
+    inputs = _frames(script, {name: source.rows for name, source in script.sources.items()})
+    try:
+        rows_of(recompute(script.app, view, inputs))
+    except (PySparkException, Py4JError):
+        return True
+    return False
+
+
+def _closure(name: str, queries: Mapping[str, Query]) -> set[str]:
+    """A view and all that it reads."""
+    found = {name}
+    for each in _relations(queries[name]):
+        if each in queries:
+            found |= _closure(each, queries)
+    return found
+
+
+def _relations(query: Query) -> Iterator[str]:
+    if isinstance(query, Select):
+        for part in query.parts:
+            if isinstance(part.relation, str):
+                yield part.relation
+            else:
+                yield from _relations(part.relation)
+    else:
+        yield from _relations(query.left)
+        yield from _relations(query.right)

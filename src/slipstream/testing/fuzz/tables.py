@@ -1,0 +1,72 @@
+"""Small random tables: few distinct values, so that rows meet, and everything odd that a value can be.
+
+Doubles are multiples of a quarter, infinity, NaN and -0.0. Sums of them are exact in any order, so what is
+maintained must be equal to batch Spark to the last bit.
+"""
+
+from __future__ import annotations
+
+from datetime import date
+from decimal import Decimal
+from random import Random
+from typing import Any
+
+from slipstream.testing.fuzz.query import Column, Kind
+from slipstream.testing.scripted import Scripted
+
+Row = tuple[Any, ...]
+
+_VALUES: dict[str, tuple[Any, ...]] = {
+    "string": ("x", "x", "y", "", "zz", "\u00e9", "a longer string", None),
+    "int": (0, 1, 1, 2, 3, -2, None),
+    "long": (0, 1, 2, 7, -3, 10**12, None),
+    "double": (0.0, -0.0, 0.25, 1.5, -2.0, 3.0, float("nan"), float("inf"), None),
+    "decimal(12,3)": (Decimal("0.000"), Decimal("1.500"), Decimal("-2.125"), Decimal("99999999.999"), None),
+    "decimal(5,2)": (Decimal("0.00"), Decimal("1.50"), Decimal("-0.25"), None),
+    "date": (date(2024, 1, 1), date(2024, 2, 29), date(1969, 12, 31), None),
+}
+_KINDS: dict[str, Kind] = {
+    "int": "number",
+    "long": "number",
+    "decimal(12,3)": "decimal",
+    "decimal(5,2)": "decimal",
+}
+
+TABLES: dict[str, dict[str, str]] = {
+    "a": {"k": "string", "g": "int", "n": "long", "d": "double", "m": "decimal(12,3)", "e": "date"},
+    "b": {"k": "string", "g": "int", "v": "long", "x": "double", "p": "decimal(5,2)", "f": "date"},
+    "c": {"g": "int", "v": "long", "s": "string"},
+}
+"""Columns and their types, by table."""
+
+
+def columns(table: str, alias: str) -> list[Column]:
+    """A table's columns, as expressions name them."""
+    return [Column(f"{alias}.{name}", kind_of(each)) for name, each in TABLES[table].items()]
+
+
+def kind_of(type_name: str) -> Kind:
+    return _KINDS.get(type_name, type_name)  # type: ignore[arg-type]
+
+
+def scripted() -> dict[str, Scripted]:
+    """Sources for all tables, empty."""
+    return {
+        table: Scripted(", ".join(f"{name} {each}" for name, each in typed.items()))
+        for table, typed in TABLES.items()
+    }
+
+
+def change(sources: dict[str, Scripted], random: Random) -> None:
+    """One step: to each table rows are added, and of those that are there some are taken out; seldom, all."""
+    for table, source in sources.items():
+        there = source.rows
+        gone = len(there) if random.random() < 0.1 else random.randint(0, len(there) // 2)
+        source.retract(random.sample(there, gone))
+        source.append(_row(table, random) for _ in range(random.choice((0, 3, 6, 9))))
+    if not any(source.rows for source in sources.values()):
+        sources["a"].append([_row("a", random)])
+
+
+def _row(table: str, random: Random) -> Row:
+    return tuple(random.choice(_VALUES[each]) for each in TABLES[table].values())

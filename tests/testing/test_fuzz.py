@@ -1,0 +1,88 @@
+"""The generator of random queries."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from pyspark.sql import SparkSession
+
+from slipstream.testing.fuzz.generator import Generator
+from slipstream.testing.fuzz.query import Column, Part, Query, Select, SetOperation
+from slipstream.testing.fuzz.tables import change, scripted
+
+ONE = Select(
+    (Column("t.k", "string"), Column("t.g", "number")), (Part("a", "t"),), where=("t.g > 1", "t.k = 'x'")
+)
+
+
+def generated(seed: int, count: int) -> list[str]:
+    random = Random(seed)
+    views: dict[str, Query] = {}
+    for number in range(count):
+        views[f"v{number}"] = Generator(random, views).query()
+    return [query.sql() for query in views.values()]
+
+
+def test_a_query_is_rendered_as_sql() -> None:
+    assert ONE.sql() == "SELECT t.k AS c0, t.g AS c1 FROM a t WHERE t.g > 1 AND t.k = 'x'"
+    both = SetOperation("UNION ALL", ONE, ONE)
+    joined = Select((Column("s.c0", "string"),), (Part(both, "s"), Part("b", "t", " JOIN", ("s.c0 = t.k",))))
+    assert (
+        joined.sql()
+        == f"SELECT s.c0 AS c0 FROM (({ONE.sql()}) UNION ALL ({ONE.sql()})) s JOIN b t ON s.c0 = t.k"
+    )
+
+
+def test_smaller_queries_leave_out_one_piece_each() -> None:
+    assert [query.sql() for query in ONE.smaller()] == [
+        "SELECT t.k AS c0, t.g AS c1 FROM a t WHERE t.k = 'x'",
+        "SELECT t.k AS c0, t.g AS c1 FROM a t WHERE t.g > 1",
+        "SELECT t.g AS c0 FROM a t WHERE t.g > 1 AND t.k = 'x'",
+        "SELECT t.k AS c0 FROM a t WHERE t.g > 1 AND t.k = 'x'",
+    ]
+    assert next(SetOperation("EXCEPT", ONE, ONE).smaller()) == ONE
+
+
+def test_queries_depend_on_the_seed_alone_and_cover_every_form() -> None:
+    texts = generated(1, 400)
+    assert texts == generated(1, 400)
+    assert texts[:20] != generated(2, 20)
+    whole = "\n".join(texts)
+    for form in (
+        *(
+            "LEFT JOIN",
+            "RIGHT JOIN",
+            "FULL JOIN",
+            "LEFT SEMI",
+            "LEFT ANTI",
+            "CROSS JOIN",
+            "GROUP BY",
+            "HAVING",
+            "CUBE",
+        ),
+        *(
+            "DISTINCT",
+            "OVER (",
+            "LIMIT",
+            "INTERSECT",
+            "EXCEPT",
+            "UNION",
+            "EXISTS (",
+            "NOT IN (SELECT",
+            "FILTER",
+            "v1 ",
+        ),
+    ):
+        assert form in whole, form
+
+
+@pytest.mark.spark
+def test_changes_of_tables_depend_on_the_seed_alone(spark: SparkSession) -> None:
+    one, same = scripted(), scripted()
+    for sources in (one, same):
+        random = Random(5)
+        for _ in range(4):
+            change(sources, random)
+    assert [repr(source.rows) for source in one.values()] == [repr(source.rows) for source in same.values()]
+    assert any(source.rows for source in one.values())
