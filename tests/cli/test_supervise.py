@@ -11,14 +11,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from slipstream.cli.supervise import engine_command
+from slipstream.cli.watchover import Start
+
 SUPERVISOR = """
 import sys
 from pathlib import Path
 from slipstream.cli.supervise import supervise
 from slipstream.cli.watchover import Policy
 
-def command(beat, standby):
-    return [sys.executable, "-c", {engine!r}, str(beat), "standby" if standby else "engine"]
+def command(beat, start):
+    return [sys.executable, "-c", {engine!r}, str(beat), "standby" if start.standby else "engine"]
 
 policy = Policy(stuck_after={stuck_after}, first_pause=0.05, give_up_after=2, standby={standby}, standby_after=0.1)
 sys.exit(supervise(command, policy, lambda text: print("supervisor:", text, flush=True)))
@@ -110,6 +113,20 @@ def test_a_killed_engine_is_started_again(tmp_path: Path) -> None:
         process.terminate()
         assert line_with(process, "stopped") == "stopped in good order\n"
         assert process.wait(60) == 0
+
+
+def test_options_of_the_first_start_are_not_repeated() -> None:
+    command = engine_command(Path("shop.py"), ["--json"], ["--takeover", "--rebuild=revenue"])
+    own = ["--beat", "7.json"]
+    assert [*command(Path("7.json"), Start(1, first=True))][3:] == [
+        *("run", "shop.py", "--json", "--takeover", "--rebuild=revenue"),
+        *own,
+    ]
+    assert [*command(Path("7.json"), Start(2, standby=True))][3:] == [
+        *("run", "shop.py", "--json"),
+        *own,
+        "--await-store",
+    ]
 
 
 def test_an_engine_that_hangs_is_killed_and_started_again(tmp_path: Path) -> None:

@@ -72,12 +72,21 @@ def unsaid(instructions: Iterable[Instruction]) -> list[Instruction]:
 
 def test_an_engine_that_dies_after_progress_is_started_again_at_once() -> None:
     tale = Tale()
-    assert tale.done == [Start(1)]
+    assert tale.done == [Start(1, first=True)]
     tale.run(1, 5, 6)
     assert tale.end(1, -9) == [
         Say("the engine was ended by signal 9; it is started again at once"),
         Start(2),
     ]
+
+
+def test_what_was_asked_of_the_first_start_is_asked_until_an_engine_has_run() -> None:
+    tale = Tale()
+    tale.beat(1, "starting")
+    assert unsaid(tale.end(1, -9)) == [Start(2, first=True)]
+    tale.run(2, 0)
+    tale.end(2, -9)
+    assert tale.look() == [Start(3)]
 
 
 def test_an_engine_that_is_done_ends_the_supervisor() -> None:

@@ -106,7 +106,9 @@ def run(
     """
     goal = _goal(until)
     if supervised or standby:
-        sys.exit(_supervised(file, until, as_json, standby, stuck_after))
+        options = [*(["--until", until] if until else []), *(["--json"] if as_json else [])]
+        once = [*(["--takeover"] if takeover else []), *(f"--rebuild={view}" for view in rebuild or ())]
+        sys.exit(_supervised(file, options, once, standby, stuck_after))
     from slipstream.cli.displays import display
     from slipstream.cli.heartbeat import Heart, end_with
     from slipstream.cli.loading import load_app
@@ -289,7 +291,7 @@ def _explained(file: Path, view: str | None) -> tuple[dict[str, Any], str]:
         return {name: asdict(step) for name, step in app.steps(view).items()}, app.explain(view)
 
 
-def _supervised(file: Path, until: str | None, as_json: bool, standby: bool, stuck_after: str) -> int:
+def _supervised(file: Path, options: list[str], once: list[str], standby: bool, stuck_after: str) -> int:
     from slipstream.cli.supervise import engine_command, supervise
     from slipstream.cli.watchover import Policy
     from slipstream.durations import seconds
@@ -299,7 +301,7 @@ def _supervised(file: Path, until: str | None, as_json: bool, standby: bool, stu
     def say(text: str) -> None:
         print(f"supervisor: {text}", file=sys.stderr, flush=True)
 
-    return supervise(engine_command(file, until, as_json), policy, say)
+    return supervise(engine_command(file, options, once), policy, say)
 
 
 def _goal(until: str | None) -> str | int | None:

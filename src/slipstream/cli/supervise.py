@@ -38,17 +38,17 @@ from slipstream.cli.watchover import (
 
 TICK = 0.05
 
-Command = Callable[[Path, bool], Sequence[str]]
-"""How an engine is started, given the file for its signs of life and whether it is a standby."""
+Command = Callable[[Path, Start], Sequence[str]]
+"""How an engine is started, given the file for its signs of life and what was decided."""
 
 
-def engine_command(file: Path, until: str | None, as_json: bool) -> Command:
-    """`slipstream run` without a supervisor, with the options that the user gave."""
+def engine_command(file: Path, options: Sequence[str], once: Sequence[str]) -> Command:
+    """`slipstream run` without a supervisor, with the user's options; `once` are for the first start alone."""
 
-    def command(beat: Path, standby: bool) -> list[str]:
-        options = [*(["--until", until] if until else []), *(["--json"] if as_json else [])]
-        watched = ["--beat", str(beat), *(["--await-store"] if standby else [])]
-        return [sys.executable, "-m", "slipstream.cli", "run", str(file), *options, *watched]
+    def command(beat: Path, start: Start) -> list[str]:
+        own = ["--beat", str(beat), *(["--await-store"] if start.standby else [])]
+        given = [*options, *(once if start.first else ())]
+        return [sys.executable, "-m", "slipstream.cli", "run", str(file), *given, *own]
 
     return command
 
@@ -105,9 +105,10 @@ class _Supervisor:
 
     def _carry_out(self, instruction: Instruction) -> None:
         match instruction:
-            case Start(number, standby):
+            case Start(number):
+                command = self._command(self._file(number), instruction)
                 self._processes[number] = subprocess.Popen(
-                    self._command(self._file(number), standby), stdin=subprocess.PIPE, start_new_session=True
+                    command, stdin=subprocess.PIPE, start_new_session=True
                 )
             case Kill(number) if number in self._processes:
                 _kill(self._processes[number])

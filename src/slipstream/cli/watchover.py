@@ -74,10 +74,13 @@ class Engine:
 
 @dataclass(frozen=True)
 class Start:
-    """Start a process; a standby waits for the store."""
+    """Start a process; a standby waits for the store. `first`: no engine has run yet, so what was asked of this one
+    start alone (a takeover, a rebuild) is still to be done.
+    """
 
     number: int
     standby: bool = False
+    first: bool = False
 
 
 @dataclass(frozen=True)
@@ -139,7 +142,7 @@ Decision = tuple[Watch, list[Instruction]]
 
 def began(policy: Policy) -> Decision:
     """The supervisor has begun."""
-    return Watch(policy, Engine(1), started=1), [Start(1)]
+    return Watch(policy, Engine(1), started=1), [Start(1, first=True)]
 
 
 def looked(watch: Watch, seconds: float, beats: Mapping[int, Beat | None]) -> Decision:
@@ -232,7 +235,8 @@ def _started_if_due(watch: Watch) -> Decision:
     if watch.engine is None:
         if watch.pause:
             return watch, []
-        return replace(watch, engine=Engine(number), started=number), [Start(number)]
+        start = Start(number, first=not watch.ever_ran)
+        return replace(watch, engine=Engine(number), started=number), [start]
     if watch.standby is None and watch.policy.standby and not watch.standby_pause:
         going = watch.engine.progressed or watch.engine.ran >= watch.policy.standby_after
         if going and not watch.engine.killed:
