@@ -242,10 +242,12 @@ class App:
                 check_deterministic(self._catalyst, view.name, self._catalyst.analysed(frame))
                 known = {self._catalyst.leaf_of(each) for each in self._placeholders.values()}
                 plan = maintainable(self._catalyst, frame)
-                check = check_recomputed if view.maintain == "recompute" else check_plan
-                check(self._catalyst, view.name, plan, known)
-                for late in late_names(self._catalyst, view.name, plan):
-                    self._names.take(late, "view of late rows")
+                if view.maintain == "recompute":
+                    check_recomputed(self._catalyst, view.name, plan, known)
+                else:
+                    check_plan(self._catalyst, view.name, plan, known)
+                    for late in late_names(self._catalyst, view.name, plan):
+                        self._names.take(late, "view of late rows")
                 self._views[view.name] = frame
                 self.definitions[view.name] = view
                 self._define(view.name, frame.schema)

@@ -154,8 +154,15 @@ def test_duplicates_within_a_watermark_need_one(app: sl.App) -> None:
         app.view("once", lambda t: t.dropDuplicatesWithinWatermark(["k"]))
 
 
+def test_duplicates_within_a_watermark_are_not_recomputed(app: sl.App) -> None:
+    with pytest.raises(
+        CannotMaintain, match=r"depends on when they came, .* Instead: leave out maintain='recompute'"
+    ):
+        app.view("anew", lambda timed: timed.dropDuplicatesWithinWatermark(["k"]), maintain="recompute")
+
+
 def test_metrics_that_a_query_observes_are_refused(app: sl.App) -> None:
-    with pytest.raises(CannotMaintain, match="CollectMetrics cannot be maintained incrementally yet"):
+    with pytest.raises(CannotMaintain, match="no rule maintains CollectMetrics by its changes"):
         app.view("observed", lambda t: t.observe("seen", F.count("k").alias("n")))
 
 

@@ -72,7 +72,7 @@ class ViewCompiler:
         change as their input.
         """
         order, fingerprint = self._order(plan), self._fingerprint(plan, recomputed)
-        marks = watermarks_in(self._catalyst, plan)
+        marks = {} if recomputed else watermarks_in(self._catalyst, plan)
         self._timing = Timing(self._build, self._view, marks, self._trace)
         root = None if recomputed else readable_root(self._catalyst, plan)
         if root is not None:
@@ -244,6 +244,11 @@ class ViewCompiler:
         catalyst = self._catalyst
         sides = [self._stand_in(child, self._delta(child)) for child in catalyst.children(node)]
         node = catalyst.with_children(node, sides)
+        with self._timing.suspended():
+            return self._joined_by_rows(node)
+
+    def _joined_by_rows(self, node: Node) -> Delta:
+        catalyst = self._catalyst
         if not node.joinType().toString().endswith("Outer"):
             return self._delta(cross.semi(catalyst, node))
         pairs = cross.pairs(catalyst, node)

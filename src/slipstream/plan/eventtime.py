@@ -2,7 +2,8 @@
 
 An operator follows event time where its groups end with it: an aggregation (DISTINCT and `dropDuplicates` are some) or
 a window function with an event-time column, or a window over one, among its keys; `dropDuplicatesWithinWatermark`; an
-inner join that bounds how far apart the event times of its sides may be. All others keep all their state.
+inner join on an equality that bounds how far apart the event times of its sides may be. All others keep all their
+state.
 
 A view has one watermark: the least of those of the sources, and of the calls of `withWatermark`, that it reads,
 directly or through other views. So what another view has let through is never late here: it was measured there by a
@@ -14,7 +15,8 @@ side could not be forgotten without the other.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -28,6 +30,7 @@ from slipstream.plan.watermarks import measured_watermark
 
 _MINUTE = 60_000
 _PASSING = {"Filter", "CollectMetrics"}
+_EQUALITIES = {"EqualTo", "EqualNullSafe"}
 
 
 @dataclass(frozen=True)
@@ -89,7 +92,7 @@ def kept_after(catalyst: Catalyst, node: Node, times: Sequence[Expr], side: int)
     """
     own, other = times[side], times[1 - side]
     for part in catalyst.split_and(node.condition().get()):
-        if catalyst.kind(part) in ("EqualTo", "EqualNullSafe"):
+        if catalyst.kind(part) in _EQUALITIES:
             pair = (part.left(), part.right())
             if any(catalyst.same(own, a) and catalyst.same(other, b) for a, b in (pair, pair[::-1])):
                 return 0
@@ -110,10 +113,22 @@ class Timing:
     marks: dict[str, int]
     trace: Callable[[str], str]
     late: list[LateView] = field(default_factory=list)
+    _suspended: bool = False
 
     def follows(self, node: Node) -> list[Expr]:
         """The event time of each input of a node; empty where it keeps all its state."""
-        return follows(self.build.catalyst, node) if self.marks else []
+        return follows(self.build.catalyst, node) if self.marks and not self._suspended else []
+
+    @contextmanager
+    def suspended(self) -> Iterator[None]:
+        """While this is open nothing follows event time: nodes are compiled that are not the query's own, but parts of
+        one that keeps all its state.
+        """
+        before, self._suspended = self._suspended, True
+        try:
+            yield
+        finally:
+            self._suspended = before
 
     def keyed(
         self, node: Node, known: Sequence[tuple[Expr, str]], columns: Columns, traces: tuple[str, ...]
@@ -238,7 +253,21 @@ def _join_times(catalyst: Catalyst, node: Node) -> list[Expr]:
         if len(marked) != 1 or catalyst.is_session(marked[0]):
             return []
         sides.append(marked[0])
-    if catalyst.option(node.condition()) is None:
+    if not _equates(catalyst, node):
         return []
     bounded = any(kept_after(catalyst, node, sides, side) is not None for side in (0, 1))
     return sides if bounded else []
+
+
+def _equates(catalyst: Catalyst, node: Node) -> bool:
+    """Whether a join looks up its matches by an equality between its sides: without one, each row meets all others."""
+    condition = catalyst.option(node.condition())
+    left, right = (child.outputSet() for child in catalyst.children(node))
+    for part in catalyst.split_and(condition) if condition is not None else []:
+        if catalyst.kind(part) in _EQUALITIES:
+            one, other = part.left().references(), part.right().references()
+            for mine, theirs in ((one, other), (other, one)):
+                both = mine.nonEmpty() and theirs.nonEmpty()
+                if both and mine.subsetOf(left) and theirs.subsetOf(right):
+                    return True
+    return False

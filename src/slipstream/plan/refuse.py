@@ -150,6 +150,13 @@ def check_recomputed(catalyst: Catalyst, view: str, plan: Node, inputs: Collecti
             raise refuse_node(catalyst, view, node)
         if kind in ("GlobalLimit", "Offset", "Tail") and stretch(catalyst, node) is None:
             raise refuse_node(catalyst, view, node)
+        if kind == _DEDUPLICATES:
+            raise CannotMaintain(
+                view,
+                "dropDuplicatesWithinWatermark",
+                "which rows it shows depends on when they came, which is not known when it is computed anew",
+                "leave out maintain='recompute', or use dropDuplicates",
+            )
 
 
 def check_plan(catalyst: Catalyst, view: str, node: Node, inputs: Collection[int]) -> None:
