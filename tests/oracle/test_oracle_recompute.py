@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.functions import pandas_udf
 
+from slipstream.errors import ViewChanged
 from slipstream.testing.oracle import rows_of
 from slipstream.testing.scripted import Script, Scripted
 
@@ -140,3 +141,14 @@ def test_views_have_their_rows_over_no_input_once_the_app_runs(open_app: Any) ->
     assert rows_of(app.read("constant", as_of=1)) == [(1,)]
     assert rows_of(app.changes("constant", 0)) == [(1, 1, 1)]
     assert rows_of(app.read("largest", as_of=1)) == [(None,)]
+
+
+def test_other_constants_are_another_query(open_app: Any) -> None:
+    app = open_app()
+    app.view("fixed", "SELECT * FROM VALUES (1), (2) AS t(p)")
+    app.run(until="caught_up")
+    app.close()
+    app = open_app()
+    app.view("fixed", "SELECT * FROM VALUES (1), (3) AS t(p)")
+    with pytest.raises(ViewChanged, match="Changed: 'fixed'"):
+        app.run(until="caught_up")

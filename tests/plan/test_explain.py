@@ -55,3 +55,16 @@ def test_explain_with_stats_tells_what_each_operator_did_and_keeps(
         assert "in 2 layers" in notes["Join"]
         assert "3 rows in, 3 out" in notes["Regroup"]
         assert "ms in Python" in notes["Join"]
+
+
+def test_explain_warns_of_what_costs_more_than_the_change(spark: SparkSession, tmp_path: Path) -> None:
+    with sl.App("dear", store=tmp_path / "store", spark=spark, shards=1) as app:
+        app.source("t", sl.memory("k long"))
+        app.source("u", sl.memory("k long"))
+        app.view("below", "SELECT t.k FROM t JOIN u ON t.k < u.k")
+        app.view("anew", "SELECT k FROM t", maintain="recompute")
+        app.view("cheap", "SELECT k FROM t WHERE k NOT IN (SELECT k FROM u WHERE k IS NOT NULL)")
+        assert "CrossJoin  Join Inner, (k < k)" in app.explain("below")
+        assert "costs WARNING: the change times the whole other input" in app.explain("below")
+        assert "costs WARNING: the whole query, over all rows of its inputs" in app.explain("anew")
+        assert "Join       Join Inner, (k = k)" in app.explain("cheap")
