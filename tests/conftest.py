@@ -16,7 +16,9 @@ settings.load_profile("same every time")
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """One Spark for all tests, on whichever Java is found: the user's, else the bundled one."""
-    session = start_session("tests", "local[2]", shards=2)
+    """One Spark for all tests, on whichever Java is found: the user's, else the bundled one. Plans and generated code
+    of some hundred apps pile up in it.
+    """
+    session = start_session("tests", "local[2]", shards=2, settings={"spark.driver.memory": "3g"})
     yield session
     session.stop()

@@ -88,7 +88,7 @@ DEFAULTS = (
     Setting("spark.sql.ui.retainedExecutions", "20", "the same"),
     Setting(
         "spark.sql.codegen.cache.maxEntries",
-        "5000",
+        "1000",
         "by default Spark remembers 100 pieces of generated code; with more in an epoch, each is compiled every epoch",
     ),
     Setting(
@@ -126,6 +126,11 @@ EPOCH = (
     Setting("spark.sql.adaptive.enabled", "false", "re-planning a tiny stage costs more than it saves"),
     Setting(
         "spark.sql.autoBroadcastJoinThreshold", "-1", "a broadcast is a job of its own before the epoch's"
+    ),
+    Setting(
+        "spark.sql.constraintPropagation.enabled",
+        "false",
+        "what it infers was inferred already, and its time is exponential in columns that are renamed again and again",
     ),
     Setting("spark.sql.unionOutputPartitioning", "false", "a task finds its shard by its partition's number"),
     Setting(
