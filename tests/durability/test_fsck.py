@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from slipstream.durability.agent import Agent, tend
-from slipstream.durability.board import read_replication
+from slipstream.durability.board import Board, read_replication
 from slipstream.durability.checksum import read_sums
 from slipstream.durability.fsck import Finding, check_replica, check_store
 from slipstream.durability.inbox import newest_manifest
+from slipstream.durability.persist import Persister
 from slipstream.durability.replica import Replica
 from slipstream.durability.restore import recover_into
 from slipstream.errors import NotAReplica, OtherApp, StoreNotEmpty
@@ -28,13 +29,17 @@ def replicated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("replicated")
     engine = Pretend.on(folder / "store")
     agent = Agent(engine.charge(f"file://{folder}/replica"))
+    word = engine.run(6)
     try:
-        agent.tell(engine.run(6))
+        agent.tell(word)
         assert eventually(lambda: read_replication(engine.root).persisted == 6)
         assert eventually(lambda: [p.durable for p in read_replication(engine.root).replicas.values()] == [6])
     finally:
         agent.close()
         engine.close()
+    Persister(engine.root, Board(engine.root, engine.claim.incarnation, ())).step(
+        word
+    )  # what was merged last
     return folder
 
 

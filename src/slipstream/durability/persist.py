@@ -35,11 +35,13 @@ class Persister(threading.Thread):
         self._root, self._board = root, board
         self._flushed = {root / trace / layer for trace, layer in read_checksums(root)}
         self._noted = len(self._flushed)
+        self._notes: list[str] = []
         self._epoch = 0
 
     def run(self) -> None:
+        word: Word | None = None
         while True:
-            word = self._board.await_word(self._epoch, _IDLE)
+            word = self._board.await_word(self._epoch, _IDLE) or word  # at rest, what was merged is new, too
             if word is None:
                 continue
             try:
@@ -49,33 +51,42 @@ class Persister(threading.Thread):
                 MissingLayer,
             ):  # a merger was quicker: what it made is flushed next time
                 continue
-            self._epoch = word.computed
-            self._board.persisted(word.computed)
+            if word.computed > self._epoch:
+                self._epoch = word.computed
+                self._board.persisted(word.computed)
 
     def step(self, word: Word) -> None:
         """Flush every layer up to an epoch, and the lineage that tells of it."""
         present: set[Path] = set()
-        notes = []
-        for trace in sorted((self._root / "traces").glob("*/*")):
-            fresh = False
-            for name in list_layers(trace):
-                path = trace / name.filename
-                present.add(path)
-                if name.hi <= word.computed and path not in self._flushed:
-                    flush(path)
-                    fresh = True
-                    notes.append(note(self._root, path))
-                    self._flushed.add(path)
-            if fresh:
-                flush(trace)
+        try:
+            for trace in sorted((self._root / "traces").glob("*/*")):
+                fresh = False
+                for name in list_layers(trace):
+                    path = trace / name.filename
+                    present.add(path)
+                    if name.hi <= word.computed and path not in self._flushed:
+                        flush(path)
+                        fresh = True
+                        self._note(path)
+                if fresh:
+                    flush(trace)
+        finally:  # what was flushed is known to be, even if a merger gets in between
+            self._write_notes()
         flush_lineage(self._root)
         self._flushed &= present
-        if notes:
-            with (self._root / FILE).open("a") as file:
-                file.write("".join(notes))
-            self._noted += len(notes)
         if self._noted > 4 * len(present) + _FEW:
             self._rewrite(present)
+
+    def _note(self, path: Path) -> None:
+        self._notes.append(note(self._root, path))
+        self._flushed.add(path)
+
+    def _write_notes(self) -> None:
+        if self._notes:
+            with (self._root / FILE).open("a") as file:
+                file.write("".join(self._notes))
+            self._noted += len(self._notes)
+            self._notes.clear()
 
     def _rewrite(self, present: set[Path]) -> None:
         """Leave out the notes of layers that are gone."""
