@@ -91,6 +91,15 @@ def test_sql_joins_views_with_what_else_the_session_knows(app: sl.App) -> None:
     app.spark.catalog.dropTempView("labels")
 
 
+def test_sql_leaves_the_user_s_own_view_of_that_name_as_it_was(app: sl.App) -> None:
+    app.spark.range(3).createOrReplaceTempView("totals")
+    try:
+        assert app.sql("SELECT * FROM totals").columns == ["k", "s", "c"]
+        assert app.spark.table("totals").columns == ["id"]
+    finally:
+        app.spark.catalog.dropTempView("totals")
+
+
 def test_sql_sees_all_views_at_one_epoch_while_the_app_runs(spark: SparkSession, tmp_path: Path) -> None:
     with sl.App("shop", store=tmp_path, spark=spark, shards=2) as app:
         source = sl.memory("k string, v long", max_appends_per_epoch=1)

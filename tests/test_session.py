@@ -42,6 +42,10 @@ def test_what_the_user_has_set_goes_before_ours() -> None:
     assert given.items() <= session_settings(given, shards=4).items()
 
 
+def test_without_a_master_tasks_are_run_again_that_lost_their_worker() -> None:
+    assert session_settings({}, shards=1)["spark.master"] == "local[*,4]"
+
+
 def test_only_a_local_master_is_kept_to_this_machine() -> None:
     keys = {setting.key for setting in LOCAL}
     assert keys <= session_settings({"spark.master": "local[*]"}, shards=1).keys()

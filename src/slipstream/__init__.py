@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from slipstream.app import App
     from slipstream.epoch import EpochReport, Summary
     from slipstream.errors import SlipstreamError
+    from slipstream.observe import read_view
     from slipstream.settings import Limits, Settings
     from slipstream.sources import files, memory, ranged, rate, stream
 
@@ -30,6 +31,7 @@ __all__ = [
     "memory",
     "ranged",
     "rate",
+    "read_view",
     "stream",
 ]
 
@@ -40,6 +42,7 @@ _HOMES = {
     "Settings": "slipstream.settings",
     "SlipstreamError": "slipstream.errors",
     "Summary": "slipstream.epoch",
+    "read_view": "slipstream.observe",
     **dict.fromkeys(("files", "memory", "ranged", "rate", "stream"), "slipstream.sources"),
 }
 

@@ -221,15 +221,26 @@ class App:
         return self._names.known_as(name) not in self._names and self.spark.catalog.tableExists(name)
 
     def _with_names(self, frames: dict[str, DataFrame], text: str) -> DataFrame:
-        """Spark's answer to SQL in which some names stand for frames, for as long as it takes to analyse it."""
+        """Spark's answer to SQL in which some names stand for frames, for as long as it takes to analyse it. Temporary
+        views of the user's own that have such a name are put back.
+        """
         with self._naming:
+            catalog = self.spark.catalog
+            own = {name: self.spark.table(f"`{name}`") for name in frames if self._is_temporary(name)}
             for name, frame in frames.items():
                 frame.createOrReplaceTempView(name)
             try:
                 return self.spark.sql(text)
             finally:
                 for name in frames:
-                    self.spark.catalog.dropTempView(name)
+                    catalog.dropTempView(name)
+                for name, frame in own.items():
+                    frame.createOrReplaceTempView(name)
+
+    def _is_temporary(self, name: str) -> bool:
+        """Whether the user has a temporary view of this name."""
+        catalog = self.spark.catalog
+        return catalog.tableExists(name) and catalog.getTable(name).isTemporary
 
     def _analyse_ready(self) -> None:
         """Analyse every waiting view whose inputs are all known; each may be what another waits for."""

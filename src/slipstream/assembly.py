@@ -6,7 +6,9 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -16,13 +18,25 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from slipstream.clock import Clock
+from slipstream.dataflow.combine import PARTIAL
 from slipstream.dataflow.contents import Contents, recorded
 from slipstream.dataflow.graph import Step
 from slipstream.durability.identity import traces_of
 from slipstream.durability.lineage import JSON
 from slipstream.durability.lineage import History as Past
 from slipstream.durability.store import Claim
-from slipstream.epoch import Budget, Loop, Rehearsal, Rejects, Template, Upkeep, Watermarks
+from slipstream.epoch import (
+    Budget,
+    Looks,
+    Loop,
+    Rehearsal,
+    Rejects,
+    Seen,
+    Template,
+    Upkeep,
+    Watermarks,
+    advise,
+)
 from slipstream.plan import (
     Builder,
     Catalyst,
@@ -39,6 +53,7 @@ from slipstream.plan import (
 from slipstream.rebuild import Rebuild, carry_out, plan_rebuild
 from slipstream.settings import Durability, History, Limits, Settings, starting
 from slipstream.sources import Source
+from slipstream.trace import list_layers, open_layer
 
 
 @dataclass(frozen=True)
@@ -67,8 +82,9 @@ def assemble(
     past: Past,
     durability: Durability,
 ) -> Assembly:
-    build = Builder(Catalyst(spark), shards, settings.hash_bits)
-    compiled, leaves = _compile(build, sources, views, recomputed, placeholders)
+    declared = _Declared(spark, sources, views, recomputed, placeholders, shards, settings.hash_bits)
+    plans = _Plans(declared, settings.partial)
+    compiled, leaves = plans.compiled, plans.leaves
     used = {name: sources[name] for name in leaves}
     contents = {view.name: _contents(view) for view in compiled}
     rejects = {name: _rejects(source) for name, source in used.items() if source.can_reject}
@@ -86,12 +102,9 @@ def assemble(
 
     def rebuild(claim: Claim, past: Past, anew: Rebuild) -> None:
         bad = {each.trace: each.schema for each in rejects.values()}
-        carry_out(spark, claim, template, used, past, shards, anew, traces_of(catalog), bad)
+        carry_out(spark, claim, plans.template, used, past, shards, anew, traces_of(catalog), bad)
 
     compare(claim, past)
-    terminals = [terminal for view in compiled for terminal in view.terminals]
-    plans = {view.name: view.terminals or _read_by_others(view) for view in compiled}
-    template = Template(build, leaves, terminals, plans)
 
     def loop(claim: Claim, past: Past, catch_up: bool) -> Loop:
         anew = compare(claim, past)  # again: one that stood by was assembled long ago
@@ -109,7 +122,7 @@ def assemble(
         return Loop(
             spark=spark,
             claim=claim,
-            template=template,
+            template=plans.template,
             inputs=used,
             rejects=rejects,
             budgets={
@@ -123,23 +136,76 @@ def assemble(
             past=past,
             durability=durability,
             catch_up=catch_up,
-            begins=build.begins,
+            begins=plans.begins,
             reads=_reads(compiled),
+            replan=lambda epoch, rows: plans.better(claim.store.root, epoch, rows),
         )
 
-    steps = {view.name: view.step for view in compiled}
-    return Assembly(steps, loop, Rehearsal(spark, template, used, shards))
+    return Assembly(plans.steps, loop, Rehearsal(spark, plans.template, used, shards))
 
 
-def _compile(
-    build: Builder,
-    sources: Mapping[str, Source],
-    views: Mapping[str, DataFrame],
-    recomputed: Collection[str],
-    placeholders: Mapping[str, DataFrame],
-) -> tuple[list[Compiled], dict[str, Leaf]]:
+@dataclass(frozen=True)
+class _Declared:
+    """What plans are made of."""
+
+    spark: SparkSession
+    sources: Mapping[str, Source]
+    views: Mapping[str, DataFrame]
+    recomputed: Collection[str]
+    placeholders: Mapping[str, DataFrame]
+    shards: int
+    hash_bits: int
+
+
+class _Plans:
+    """The epoch's plan as it is now. It is made anew when measurements say that another would be better."""
+
+    def __init__(self, declared: _Declared, forced: bool | None) -> None:
+        self._declared, self._forced = declared, forced
+        self._looks = Looks()
+        self._partial: frozenset[str] = frozenset()
+        self.steps: dict[str, Step] = {}
+        self._make()
+
+    def better(self, root: Path, epoch: int, rows: int) -> Template | None:
+        """Another plan, if what the epoch measured speaks for one."""
+        if not self._able or self._forced is not None or not self._looks.due(rows):
+            return None
+        advised = advise(self._partial, self._seen(root, epoch))
+        if advised == self._partial:
+            return None
+        self._partial = advised
+        self._make()
+        return self.template
+
+    def _make(self) -> None:
+        declared, forced = self._declared, self._forced
+        wanted = self._partial.__contains__ if forced is None else lambda trace: bool(forced)
+        build = Builder(Catalyst(declared.spark), declared.shards, declared.hash_bits, wanted)
+        self.compiled, self.leaves = _compile(build, declared)
+        terminals = [terminal for view in self.compiled for terminal in view.terminals]
+        alone = {view.name: view.terminals or _read_by_others(view) for view in self.compiled}
+        self.template = Template(build, self.leaves, terminals, alone)
+        self.begins, self._able = build.begins, frozenset(build.can_be_partial)
+        self.steps.update((view.name, view.step) for view in self.compiled)
+
+    def _seen(self, root: Path, epoch: int) -> dict[str, Seen]:
+        measured = self.template.measured()
+        found = {}
+        for trace in self._able:
+            figures = measured.get(f"{trace}{PARTIAL}") or measured.get(trace, {})
+            names = [name for name in list_layers(root / trace) if name.lo == name.hi == epoch]
+            if "rows_in" in figures and names:
+                with suppress(FileNotFoundError):  # merged already: there is another epoch to look at
+                    keys = sum(open_layer(root / trace, name).rows for name in names)
+                    found[trace] = Seen(figures["rows_in"], keys)
+        return found
+
+
+def _compile(build: Builder, declared: _Declared) -> tuple[list[Compiled], dict[str, Leaf]]:
     """Every view, in the order in which they can be compiled, and the leaves of the sources that they read."""
     catalyst = build.catalyst
+    views, recomputed, placeholders = declared.views, declared.recomputed, declared.placeholders
     names = {catalyst.leaf_of(frame): name for name, frame in placeholders.items()}
     readers: Counter[str] = Counter()
     plans = {name: maintainable(catalyst, frame) for name, frame in views.items()}
@@ -154,7 +220,7 @@ def _compile(
             commons.count(plan, readers[name])
     inputs: dict[int, Delta] = {}
     leaves: dict[str, Leaf] = {}
-    for name, source in sources.items():
+    for name, source in declared.sources.items():
         if readers[name]:
             leaf, delta = input_delta(
                 build,

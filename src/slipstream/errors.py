@@ -231,6 +231,16 @@ class BadLayer(SlipstreamError):
         super().__init__(f"Layer '{layer}': {problem}. {remedy}")
 
 
+class LayerAway(SlipstreamError):
+    """A layer that is on a replica cannot be brought."""
+
+    def __init__(self, layer: str, replica: str, why: str) -> None:
+        super().__init__(
+            f"The layer {layer} is still on the replica '{replica}', which cannot be read ({why}). See that the "
+            "replica can be reached and start again: nothing is lost."
+        )
+
+
 class DamagedLayer(SlipstreamError):
     """A layer's file is not what was written."""
 

@@ -107,6 +107,11 @@ LOCAL = (
 )
 """Further defaults where the master is this process."""
 
+MASTER = Setting(
+    "spark.master", "local[*,4]", "a task whose Python worker died is run again, and the epoch does not fail"
+)
+"""Where the user has named no master."""
+
 CLUSTER = (
     Setting("spark.speculation", "true", "a straggler is run again elsewhere: safe, because tasks are pure"),
 )
@@ -182,7 +187,7 @@ def start_session(
 def session_settings(given: Mapping[str, str], shards: int) -> dict[str, str]:
     """What the context gets: our settings, under what the user has given."""
     where = LOCAL if _is_local(given.get("spark.master")) else CLUSTER
-    ours = {setting.key: setting.value for setting in (*REQUIRED, *DEFAULTS, *where)}
+    ours = {setting.key: setting.value for setting in (*REQUIRED, *DEFAULTS, *where, MASTER)}
     return {**ours, "spark.sql.shuffle.partitions": str(shards), **given}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -22,6 +23,11 @@ def test_a_line_while_there_is_input_and_when_there_is_none() -> None:
     text = "shop: epoch 12, 3,000 rows, 1,500 rows/s, p50 250 ms, p99 250 ms, 2 rejected, "
     assert line("shop", after_one_epoch(), 101.0) == text + "left: orders 2.5 MB"
     assert line("shop", Progress(99.0).after(REPORT, {}), 101.0) == text + "caught up"
+
+
+def test_rows_that_came_late_are_told() -> None:
+    report = replace(REPORT, rejected={}, late={"sums_late": 3, "counts_late": 1})
+    assert ", 4 late, caught up" in line("shop", Progress(99.0).after(report, {}), 101.0)
 
 
 def test_lines_come_at_most_once_a_second_and_only_with_news(capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 import slipstream as sl
+from slipstream.durability import restore
+from slipstream.durability.homecoming import all_home, away_in
 from slipstream.durability.inbox import newest_manifest
 from slipstream.durability.replica import Replica
 from slipstream.errors import RecoveryWarning
@@ -120,3 +123,103 @@ def test_a_deleted_store_comes_back_and_the_rest_is_caught_up_in_one_epoch(
         assert app.run(until="caught_up").epochs == 2, "and then a file an epoch again"
         lake.check(app)
         assert eventually(lambda: durable(app, gone) == 6), "the replica that was lost is filled again"
+
+
+def test_input_waits_while_too_much_is_unsafe(spark: SparkSession, tmp_path: Path) -> None:
+    lake, folder = Lake(spark, tmp_path), tmp_path / "replica"
+    with lake.app(f"file://{folder}", max_unsafe="1s") as app:
+        lake.more(1)
+        app.run(until="caught_up")
+        assert eventually(lambda: app.frontiers().safe == 1)
+        folder.rename(tmp_path / "away")  # from now on nothing becomes safe
+        folder.write_text("no folder")
+        reports: list[sl.EpochReport] = []
+        app.on_epoch(reports.append)
+        lake.more(1)
+        app.run(until="caught_up")
+        lake.more(2)
+        app.start()
+        time.sleep(3)
+        held_at = app.epoch
+        assert held_at < 4, "the rest waits"
+        assert app.frontiers().safe == 1
+        folder.unlink()
+        (tmp_path / "away").rename(folder)
+        assert app.await_epoch(4, timeout=120)
+        app.stop()
+        assert any(report.steps.get("held", 0.0) > 1.0 for report in reports)
+        lake.check(app)
+
+
+def test_files_are_deleted_once_they_are_safe_and_not_before(spark: SparkSession, tmp_path: Path) -> None:
+    folder, landing = tmp_path / "replica", tmp_path / "in"
+    landing.mkdir()
+    folder.write_text("no folder")  # nothing can become safe
+    url = f"file://{folder}"
+
+    def more(name: str) -> None:
+        (tmp_path / "hidden").write_text('{"v": 1}\n')
+        (tmp_path / "hidden").rename(landing / name)
+
+    with sl.App("lake", store=tmp_path / "store", spark=spark, shards=2, replicas=[url]) as app:
+        source = sl.files(landing, format="json", schema="v long", settle=0, after_safe="delete")
+        app.source("t", source)
+        app.view("count", "SELECT count(*) c FROM t")
+        more("1.json")
+        app.run(until="caught_up")
+        more("2.json")
+        app.run(until="caught_up")
+        assert sorted(path.name for path in landing.iterdir()) == ["1.json", "2.json"]
+        folder.unlink()
+        assert eventually(lambda: app.frontiers().safe == 2)
+        more("3.json")
+        app.run(until="caught_up")
+        assert sorted(path.name for path in landing.iterdir()) == ["3.json"]
+        assert app.read("count").collect()[0].c == 3
+    shutil.rmtree(tmp_path / "store")
+    with pytest.warns(RecoveryWarning, match="restored"):
+        app = sl.App("lake", store=tmp_path / "store", spark=spark, shards=2, replicas=[url])
+    with app:
+        app.source("t", sl.files(landing, format="json", schema="v long", settle=0, after_safe="delete"))
+        app.view("count", "SELECT count(*) c FROM t")
+        app.run(until="caught_up")
+        assert app.read("count").collect()[0].c == 3, "what is not there any more is on the replica"
+
+
+def test_a_replica_may_be_any_filesystem_that_fsspec_knows(spark: SparkSession, tmp_path: Path) -> None:
+    lake, url = Lake(spark, tmp_path), f"local://{tmp_path}/replica"
+    lake.more(2)
+    with lake.app(url) as app:
+        app.run(until="caught_up")
+        assert eventually(lambda: app.frontiers().safe == 2)
+    shutil.rmtree(tmp_path / "store")
+    with pytest.warns(RecoveryWarning, match=r"restored from local://.*/replica, as of epoch 2"):
+        app = lake.app(url)
+    with app:
+        lake.more(1)
+        app.run(until="caught_up")
+        lake.check(app)
+
+
+def test_an_app_goes_on_with_its_state_still_on_the_replica(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(restore, "LARGE", 1)
+    lake, url = Lake(spark, tmp_path), f"file://{tmp_path}/replica"
+    lake.more(3)
+    with lake.app(url) as app:
+        app.run(until="caught_up")
+        assert eventually(lambda: durable(app, url) == 3)
+    shutil.rmtree(tmp_path / "store")
+    with pytest.warns(RecoveryWarning, match="restored"):
+        app = lake.app(url)
+    with app:
+        root = app._claim.store.root
+        assert away_in(root), "layers that are brought when they are needed"
+        lake.more(2)
+        app.run(until="caught_up")
+        lake.check(app)
+        assert eventually(lambda: all_home(root))
+        lake.more(1)
+        app.run(until="caught_up")
+        lake.check(app)

@@ -20,8 +20,15 @@ def open_app(spark: SparkSession, tmp_path: Path) -> Iterator[OpenApp]:
     """Opens apps on one store, one after another; at the end they are closed, and their traces looked through."""
     opened: list[sl.App] = []
 
-    def made(*, shards: int = 2, hash_bits: int = 64, store: str = "store", **options: Any) -> sl.App:
-        settings = sl.Settings(hash_bits=hash_bits)
+    def made(
+        *,
+        shards: int = 2,
+        hash_bits: int = 64,
+        partial: bool | None = None,
+        store: str = "store",
+        **options: Any,
+    ) -> sl.App:
+        settings = sl.Settings(hash_bits=hash_bits, partial=partial)
         opened.append(
             sl.App("oracle", store=tmp_path / store, spark=spark, shards=shards, settings=settings, **options)
         )

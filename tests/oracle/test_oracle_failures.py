@@ -40,6 +40,7 @@ def test_a_failed_epoch_names_the_views_and_the_expression_and_goes_on_without_t
     assert text.startswith("epoch 2 failed in view 'numbers'; the app stays at epoch 1 and nothing is lost.")
     assert "Cause in numbers: [CAST_INVALID_INPUT] The value 'abc'" in text
     assert "cast(s AS int)" in text
+    assert "It fails on this row of 't': {'k': 'c', 's': 'abc'}" in text
     assert app.epoch == 1
     assert rows_of(app.read("numbers")) == [("a", 1)]
     app.close()
@@ -57,6 +58,7 @@ def test_a_failed_epoch_names_the_views_and_the_expression_and_goes_on_without_t
         app.run(until="caught_up")
     assert failed.value.views == ("numbers", "shares")
     assert "Cause in shares: [DIVIDE_BY_ZERO]" in str(failed.value)
+    assert "It fails on this row of 't': {'k': 'd', 's': ''}" in str(failed.value)
 
 
 def test_a_scalar_subquery_with_two_rows_fails_the_epoch_as_it_fails_in_spark(open_app: Any) -> None:

@@ -5,10 +5,14 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from slipstream.testing.fuzz.rounds import Tally, play, tuned
+from slipstream.app import App
+from slipstream.testing.fuzz import rounds
+from slipstream.testing.fuzz.rounds import Tally, play, shrink, tuned
+from slipstream.testing.scripted import kept_table
 
 pytestmark = pytest.mark.spark
 
@@ -28,3 +32,20 @@ def test_oracle_random_queries(spark: SparkSession, tmp_path: Path) -> None:
     assert not tally.failures, "\n\n".join(map(str, tally.failures))
     assert tally.kept > ROUNDS * VIEWS // 2, f"most queries can be kept: {tally}"
     assert tally.invalid < ROUNDS * VIEWS // 10, f"what is generated is Spark SQL: {tally}"
+
+
+@pytest.mark.usefixtures("_no_word_of_refusals")
+def test_a_view_that_lacks_a_row_is_found_and_made_smaller(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def without_a_row(app: App, view: str, epoch: int) -> pa.Table:
+        return kept_table(app, view, epoch).slice(1)
+
+    monkeypatch.setattr(rounds, "kept_table", without_a_row)
+    monkeypatch.setattr(rounds, "_TRIES", 2)
+    session = tuned(spark, compiled=False)
+    tally = play(session, tmp_path / "round", seed=5, views=1)
+    (failure,) = tally.failures
+    assert str(failure).startswith(f"seed 5: {failure.query.sql()}\nAssertionError: as of epoch ")
+    assert "1 row(s) of the oracle are missing, 0 row(s) are not the oracle's" in str(failure)
+    assert len(shrink(session, tmp_path / "smaller", failure).query.sql()) < len(failure.query.sql())

@@ -33,8 +33,9 @@ CHANGES = st.fixed_dictionaries(
 )
 
 
-def test_oracle_random_changes(open_app: Any) -> None:
-    app = open_app(shards=3, hash_bits=3)
+@pytest.mark.parametrize("partial", [False, True])
+def test_oracle_random_changes(open_app: Any, partial: bool) -> None:
+    app = open_app(shards=3, hash_bits=3, partial=partial)
     sources = {"a": Scripted("k string, v long, x double"), "b": Scripted("k string, w long")}
     for name, source in sources.items():
         app.source(name, source.source)

@@ -73,6 +73,7 @@ class JsonDisplay:
             "started": report.started,
             "ended": report.ended,
             "rejected": dict(report.rejected),
+            "late": dict(report.late),
             "steps": {name: round(seconds, 6) for name, seconds in report.steps.items()},
             "backlog": {name: asdict(each) for name, each in progress.backlog.items()},
         }
@@ -110,6 +111,8 @@ def line(name: str, progress: Progress, now: float) -> str:
     ]
     if progress.rejected:
         parts.append(f"{progress.rejected:,} rejected")
+    if progress.late:
+        parts.append(f"{progress.late:,} late")
     waiting = wording.backlog(progress.behind)
     parts.append(f"left: {waiting}" if waiting else "caught up")
     return ", ".join(parts)
@@ -132,6 +135,7 @@ def picture(name: str, progress: Progress, now: float) -> RenderableType:
         "epoch p50": wording.latency(progress.p50),
         "p99": wording.latency(progress.p99),
         "rejected": f"{progress.rejected:,}" if progress.rejected else "",
+        "late": f"{progress.late:,}" if progress.late else "",
     }
     shown = {column: text for column, text in cells.items() if text}
     for column in shown:

@@ -4,12 +4,13 @@ Rule: an Accumulate adds up contributions by key, and adding is associative. So 
 few keys may add up its own and send one row for each key: the key, the sum of the diffs, and the totals so far.
 The Accumulate folds totals as it would fold rows.
 
-It runs at the end of another operator (Join), not as a stage of its own, so rows that are added up never leave
-the process.
+It runs at the end of another operator (Join), so that rows that are added up never leave the process; or as a stage
+of its own (`Partial`) between a plan of Spark's and the shuffle, which pays where rows are many and keys are few.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,10 +18,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from slipstream.dataflow.accumulators import Argument
+from slipstream.dataflow.task import emit, gather
 from slipstream.trace.rows import column, integers
 
 Longs = npt.NDArray[np.int64]
 _MOST_CODES = 1 << 62
+PARTIAL = "+partial"
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,34 @@ class Combine:
             arrays += argument.send(argument.totals(values, diff[order], starts))
         arrays.append(pa.array(np.add.reduceat(diff[order], starts)))
         return pa.Table.from_arrays(arrays, schema=self.output(table.schema))
+
+
+@dataclass(frozen=True)
+class Partial:
+    """A stage that adds up what one task has. Input columns: c0.. the keys, y0.. the arguments, diff unless all are 1.
+
+    It keeps nothing, so any partition will do.
+    """
+
+    trace: str  # of the aggregation that it works for
+    input: pa.Schema
+    combine: Combine
+
+    @property
+    def __name__(self) -> str:
+        """Its name in Spark's plan, by which its metrics are found."""
+        return f"{self.trace}{PARTIAL}"
+
+    def output(self) -> pa.Schema:
+        return self.combine.output(self.input)
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        table = gather(batches, self.input)
+        if table.num_rows == 0:
+            return
+        if "diff" not in table.column_names:
+            table = table.append_column("diff", pa.array(np.ones(table.num_rows, dtype=np.int64)))
+        yield from emit(self.combine(table))
 
 
 def receive(

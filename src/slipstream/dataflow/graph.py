@@ -17,6 +17,7 @@ COSTS = {
     "Linear": "the change",
     "Upsert": "one lookup for each key in the change",
     "Accumulate": "one lookup for each key in the change",
+    "Partial": "the change",
     "Extreme": "one lookup for each key in the change, more where an extreme is taken away",
     "Join": "the change and its matches",
     "CrossJoin": "WARNING: the change times the whole other input, as there is no equality to look up by",

@@ -33,6 +33,7 @@ import pyarrow as pa
 from slipstream.durability import checksum
 from slipstream.durability.board import Board, Word
 from slipstream.durability.follower import Follower, Origin
+from slipstream.durability.homecoming import Homecoming, away_in
 from slipstream.durability.identity import summed
 from slipstream.durability.pack import sha256
 from slipstream.durability.persist import Checksums, Persister, read_checksums
@@ -116,13 +117,16 @@ class Agent:
 
 
 def tend(root: Path, word: Word, barriers: Iterable[int] = (), replicas: Sequence[str] = ()) -> list[str]:
-    """Look after every trace once. A layer that is found damaged before it is merged is replaced from a replica; what
-    was found is returned.
+    """Look after every trace once, but for those that have layers elsewhere. A layer that is found damaged before it is
+    merged is replaced from a replica; what was found is returned.
     """
     known = read_checksums(root) if replicas else {}
     damage = []
+    away = away_in(root)
     for trace in sorted((root / "traces").glob("*/*")):
         name = str(trace.relative_to(root))
+        if name in away:
+            continue
         kept = word.keep_from if name in word.histories else None
         check = partial(_check, trace, name, known)
         try:
@@ -212,6 +216,7 @@ def main() -> None:
         Follower(origin, url, board).start()
     if charge.replicas:
         Persister(root, board).start()
+    Homecoming(root, board).start()
     _look_after(charge, board)
 
 

@@ -113,7 +113,7 @@ class Board:
             self._said = replace(self._said, persisted=epoch)
             self._write()
 
-    def damage(self, found: str) -> None:
+    def damage(self, found: str | None) -> None:
         with self._changed:
             self._said = replace(self._said, damage=found)
             self._write()

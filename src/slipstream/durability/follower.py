@@ -24,6 +24,7 @@ from pathlib import Path
 from slipstream.crashing import crash_point, crash_points
 from slipstream.durability.board import Board, Progress, Word
 from slipstream.durability.checksum import SumsTail
+from slipstream.durability.homecoming import all_home
 from slipstream.durability.identity import identities
 from slipstream.durability.inbox import fetch_layers, fetch_object, newest_manifest
 from slipstream.durability.lineage import LineageTail
@@ -208,7 +209,7 @@ class _Joined:
             )
             manifest = after_upkeep(manifest, made, word.histories, word.keep_from)
             self._commit(replace(manifest, objects=_with(manifest.objects, objects)))
-        if self._until_garbage <= 0:
+        if self._until_garbage <= 0 and all_home(self._origin.root):
             self._discard()
             self._until_garbage = _GARBAGE_EVERY
         return bool(plans or segments)

@@ -3,21 +3,28 @@
 Everything that arrives is compared with the size and checksum that the commit has for it. A commit that cannot be read
 whole is passed over in favour of the one before it. An object that vanished after its commit was read was garbage by
 then: a newer commit is there, and the reader starts again from that.
+
+A large layer may be left where it is, with a note in its place (`leave`). Whoever needs it reads its row groups alone
+(`bring_home`), page by page with their checksums.
 """
 
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 from slipstream.durability.manifest import Kept, Manifest, valid_commits
 from slipstream.durability.pack import decode_schema, unpack
 from slipstream.durability.replica import Replica, shown
-from slipstream.errors import DamagedObject
+from slipstream.errors import DamagedObject, LayerAway
+from slipstream.trace import LayerName, leave_note
 
 _PARALLEL = 8
+_PAUSES = (0.2, 1.0, 3.0)  # seconds between attempts to bring a layer
 
 
 def manifests(replica: Replica) -> Iterable[Manifest]:
@@ -75,6 +82,40 @@ def fetch_layers(
 
     with ThreadPoolExecutor(_PARALLEL) as pool:
         return sum(pool.map(bring, by_object))
+
+
+def leave(replica: Replica, manifest: Manifest, trace: str, kept: Kept, root: Path) -> None:
+    """Leave a layer on the replica, and a note of it under `root`."""
+    (root / trace).mkdir(parents=True, exist_ok=True)
+    said = {
+        "url": replica.url,
+        "object": kept.object,
+        "size": manifest.objects[kept.object].size,
+        "first": kept.first,
+        "groups": kept.groups,
+        "rows": kept.rows,
+        "schema": manifest.schemas[trace],
+    }
+    leave_note(root / trace / kept.layer.filename, f"{__name__}:{bring_home.__name__}", said)
+
+
+def bring_home(path: Path, said: dict[str, Any]) -> None:
+    """Put the layer that a note tells of in its place. Storage that fails is tried again a few times."""
+    name = LayerName.parse(path.name)
+    assert name is not None
+    kept = Kept(name, said["rows"], 0, said["object"], said["first"], said["groups"])
+    for pause in (*_PAUSES, None):
+        try:
+            with Replica(said["url"]).open(kept.object) as source:
+                if source.size() != said["size"]:
+                    size = f"it has {source.size()} bytes and was written with {said['size']}"
+                    raise DamagedObject(shown(said["url"]), kept.object, size)
+                unpack(source, kept, decode_schema(said["schema"]), path.parent)
+            return
+        except OSError as error:
+            if pause is None:
+                raise LayerAway(path.name, shown(said["url"]), f"{type(error).__name__}: {error}") from error
+            time.sleep(pause)
 
 
 def fetch_lineage(replica: Replica, manifest: Manifest, spool: Path) -> str:

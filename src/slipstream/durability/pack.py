@@ -60,12 +60,12 @@ def pack(layers: Sequence[Held], name: str, to: Path) -> tuple[Stored | None, di
     return Stored(name, to.stat().st_size, sha256(to)), kept
 
 
-def unpack(file: Path | None, kept: Kept, schema: pa.Schema, directory: Path) -> int:
+def unpack(file: Path | pa.NativeFile | None, kept: Kept, schema: pa.Schema, directory: Path) -> int:
     """Write a layer out of an object's file (None for an empty layer) to a trace's directory; its size in bytes."""
     directory.mkdir(parents=True, exist_ok=True)
     if file is None:
         return write_layer(directory, kept.layer, schema, ())
-    with pq.ParquetFile(file, page_checksum_verification=True) as reader:
+    with pq.ParquetFile(file, page_checksum_verification=True, pre_buffer=True) as reader:
         groups = (reader.read_row_group(i) for i in range(kept.first, kept.first + kept.groups))
         return write_layer(directory, kept.layer, schema, _batches(groups, schema))
 

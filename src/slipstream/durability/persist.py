@@ -17,7 +17,7 @@ from slipstream.durability.board import Board, Word
 from slipstream.durability.pack import sha256
 from slipstream.durability.replica import flush
 from slipstream.errors import MissingLayer
-from slipstream.trace import LayerName, list_layers
+from slipstream.trace import LayerName, is_away, list_layers
 
 _IDLE = 1.0
 _FEW = 1000
@@ -64,7 +64,7 @@ class Persister(threading.Thread):
                 for name in list_layers(trace):
                     path = trace / name.filename
                     present.add(path)
-                    if name.hi <= word.computed and path not in self._flushed:
+                    if name.hi <= word.computed and path not in self._flushed and not is_away(path):
                         flush(path)
                         fresh = True
                         self._note(path)

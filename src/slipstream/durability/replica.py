@@ -66,6 +66,10 @@ class Replica:
                 file.write(chunk)
         return digest.hexdigest()
 
+    def open(self, name: str) -> pa.NativeFile:
+        """An object to read here and there. Raises FileNotFoundError if there is no such object."""
+        return self._files.open_input_file(self._path(name))
+
     def list(self, folder: str) -> dict[str, int]:
         """The objects of a folder and their sizes. A folder that is not there has none."""
         selector = pafs.FileSelector(self._path(folder), allow_not_found=True)

@@ -3,6 +3,9 @@
 A restore replaces what is in the store step by step. It first leaves a note, `restoring`, and takes it away last: a
 restore that was cut short is done again from the beginning, because with the note there a store counts as gone.
 Layers that are there already, whole, are not fetched again.
+
+An app that starts does not wait for large layers: they are left on the replica, with a note in their place, and are
+brought when somebody needs them, or by the agent (`homecoming`). `slipstream recover` brings everything.
 """
 
 from __future__ import annotations
@@ -17,8 +20,9 @@ from slipstream.crashing import crash_point, crash_points
 from slipstream.durability.board import read_replication
 from slipstream.durability.checksum import FILE as SUMS
 from slipstream.durability.checksum import mismatches, parse_sums
+from slipstream.durability.homecoming import list_away
 from slipstream.durability.identity import summed, traces_of
-from slipstream.durability.inbox import fetch_layers, fetch_lineage, fetch_object, newest_manifest
+from slipstream.durability.inbox import fetch_layers, fetch_lineage, fetch_object, leave, newest_manifest
 from slipstream.durability.lineage import computed_frontier
 from slipstream.durability.manifest import ClaimName, CommitName, Kept, Manifest
 from slipstream.durability.persist import FILE as CHECKSUMS
@@ -48,6 +52,8 @@ from slipstream.errors import (
 from slipstream.trace import LayerName, list_all, list_layers
 
 NOTE = "restoring"
+LARGE = 4 << 20
+"""Bytes of a layer from which on it is left on the replica at first."""
 
 crash_points(
     restore__begun="a restore has left its note, and changed nothing else",
@@ -126,7 +132,7 @@ def carry_out(
             assert manifest is not None
             if manifest.app != app:
                 raise OtherApp(instruction.url, manifest.app, app)
-            restore(root, replica, manifest)
+            restore(root, replica, manifest, lazily=True)
             said = f"the store was restored from {instruction.url}, as of epoch {instruction.epoch}"
             if instruction.lost:
                 said += f"; {instruction.lost} epoch(s) after it are computed again, as one"
@@ -174,14 +180,14 @@ def heal(root: Path, trace: str, damaged: LayerName, urls: Sequence[str]) -> boo
     return bool(carry_out_heal(root, known, urls))
 
 
-def restore(root: Path, replica: Replica, manifest: Manifest) -> None:
-    """Make a store what a replica holds."""
+def restore(root: Path, replica: Replica, manifest: Manifest, *, lazily: bool = False) -> None:
+    """Make a store what a replica holds. Lazily: large layers are brought later."""
     for folder in ("incarnations", "lineage", "sources", "traces"):
         (root / folder).mkdir(parents=True, exist_ok=True)
     (root / NOTE).write_text(shown(replica.url))
     crash_point("restore.begun")
     spool = root / ".spool" / "restore"
-    _bring_layers(root, replica, manifest, spool)
+    away = _bring_layers(root, replica, manifest, spool, LARGE if lazily else None)
     crash_point("restore.fetched")
     lines = fetch_lineage(replica, manifest, spool).splitlines(keepends=True)
     for log in (root / "lineage").glob("*.jsonl"):
@@ -195,7 +201,8 @@ def restore(root: Path, replica: Replica, manifest: Manifest) -> None:
     (root / "incarnations" / str(_last_incarnation(replica, manifest))).touch()
     (root / "format.json").write_text(json.dumps({"format": FORMAT, "app": manifest.app}))
     shutil.rmtree(root / ".spool", ignore_errors=True)
-    wrong = mismatches(root, parse_sums("".join(sums)), manifest.epoch, summed(json.loads(catalog)))
+    here = {key: trace for key, trace in summed(json.loads(catalog)).items() if trace not in away}
+    wrong = mismatches(root, parse_sums("".join(sums)), manifest.epoch, here)
     if wrong:
         raise ChecksumMismatch(shown(replica.url), manifest.epoch, wrong)
     crash_point("restore.before_done")
@@ -216,7 +223,10 @@ def recover_into(lost: Path, url: str, to: Path) -> Manifest:
     return manifest
 
 
-def _bring_layers(root: Path, replica: Replica, manifest: Manifest, spool: Path) -> None:
+def _bring_layers(
+    root: Path, replica: Replica, manifest: Manifest, spool: Path, large: int | None
+) -> set[str]:
+    """Have every layer there, or a note of one that is large; the traces that have such notes."""
     known = read_checksums(root)
     (root / CHECKSUMS).unlink(missing_ok=True)
     missing: list[tuple[str, Kept]] = []
@@ -231,7 +241,12 @@ def _bring_layers(root: Path, replica: Replica, manifest: Manifest, spool: Path)
             noted = known.get((trace, kept.layer.filename))
             if not (path.exists() and noted is not None and path.stat().st_size == noted[0]):
                 missing.append((trace, kept))
-    fetch_layers(replica, manifest, missing, root, spool)
+    late = [(trace, kept) for trace, kept in missing if large is not None and kept.bytes >= large]
+    for trace, kept in late:
+        leave(replica, manifest, trace, kept, root)
+    list_away(root, manifest.epoch, [f"{trace}/{kept.layer.filename}" for trace, kept in late])
+    fetch_layers(replica, manifest, (each for each in missing if each not in late), root, spool)
+    return {trace for trace, _ in late}
 
 
 def _remove(root: Path, layers: Iterable[tuple[str, LayerName]]) -> None:

@@ -1,5 +1,6 @@
 """Epochs: cut, one Spark job, publish."""
 
+from slipstream.epoch.advice import Looks, Seen, advise
 from slipstream.epoch.cut import Bounds, Budget
 from slipstream.epoch.loop import Loop, Rejects, Upkeep
 from slipstream.epoch.rehearsal import Rehearsal
@@ -11,13 +12,16 @@ __all__ = [
     "Bounds",
     "Budget",
     "EpochReport",
+    "Looks",
     "Loop",
     "Outcome",
     "Rehearsal",
     "Rejects",
+    "Seen",
     "Summary",
     "Template",
     "Upkeep",
     "Watermarks",
+    "advise",
     "percentile",
 ]

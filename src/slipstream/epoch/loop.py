@@ -36,6 +36,7 @@ from slipstream.durability.frontiers import Watching
 from slipstream.durability.lineage import JSON, Computed, Cut, History, LineageWriter
 from slipstream.durability.store import Claim
 from slipstream.epoch.behind import Behind
+from slipstream.epoch.culprit import Tables, culprits
 from slipstream.epoch.cut import Budget
 from slipstream.epoch.report import EpochReport, Summary
 from slipstream.epoch.template import FAILURES, Outcome, Template
@@ -113,13 +114,15 @@ class Loop:
         catch_up: bool,
         begins: bool,
         reads: Mapping[str, set[str]],
+        replan: Callable[[int, int], Template | None],
     ) -> None:
+        """replan: given an epoch that was computed and its rows, a better template, if there is one."""
         self._spark, self._claim, self._template = spark, claim, template
         self._inputs, self._rejects, self._budgets = inputs, rejects, budgets
         self._upkeep, self._clock, self._shards = upkeep, clock, shards
         self._watermarks, self._late = watermarks, late
         self._frontier, self._pending, self._begins = past.frontier, past.pending, begins
-        self._reads, self._failing = reads, past.failing
+        self._reads, self._failing, self._replan = reads, past.failing, replan
         self._catch_up = catch_up
         self._lineage = LineageWriter(claim.store.root, claim.incarnation)
         store = claim.store
@@ -231,8 +234,30 @@ class Loop:
             failed = self._template.failing(self._spark, self._frames(cut), self._sent(cut))
         except FAILURES:  # already the input cannot be read
             failed = {}
-        causes = self._causes(failed)
+        causes = {view: cause + self._culprits(view, cut) for view, cause in self._causes(failed).items()}
         return EpochFailed(cut.epoch, self._frontier, causes or {"": str(error)})
+
+    def _culprits(self, view: str, cut: Cut) -> str:
+        """The rows that a view fails on, in words; none where that cannot be told."""
+        try:
+            frames = self._frames(cut)
+            tables = {name: frame.toArrow() for name, frame in frames.items()}
+
+            def fails(given: Tables) -> bool:
+                parts = {
+                    name: self._spark.createDataFrame(each, frames[name].schema)
+                    for name, each in given.items()
+                }
+                return self._template.failure(self._spark, view, parts, self._sent(cut)) is not None
+
+            found = culprits(fails, tables)
+        except FAILURES:
+            return ""
+        shown = {
+            name: {column: value for column, value in row.to_pylist()[0].items() if column[0] != "_"}
+            for name, row in found.items()
+        }
+        return "".join(f"\nIt fails on this row of '{name}': {row}" for name, row in shown.items())
 
     def _causes(self, failed: Mapping[str, BaseException]) -> dict[str, str]:
         """Of views that fail, those that do not merely read another that does."""
@@ -319,6 +344,7 @@ class Loop:
         report = EpochReport(cut.epoch, *counted, late, cut.watermarks)
         for listener in list(self.listeners):
             listener(report)
+        self._template = self._replan(cut.epoch, rows) or self._template
         return report
 
 

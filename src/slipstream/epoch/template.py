@@ -102,21 +102,26 @@ class Template:
         """The views that fail over these inputs, each tried alone, and what each fails of. For an epoch that failed:
         the layers that this writes are not to be kept.
         """
+        tried = {view: self.failure(spark, view, frames, sent) for view in self._views}
+        return {view: error for view, error in tried.items() if error is not None}
+
+    def failure(
+        self, spark: SparkSession, view: str, frames: Mapping[str, DataFrame], sent: EpochProperty
+    ) -> BaseException | None:
+        """What one view fails of over these inputs, if it does."""
         catalyst = self._catalyst
         pairs = self._inputs(frames, sent)
         for shared in self._build.shared:
             plan = self._build.bind(shared.leaf, catalyst.swap(shared.plan, pairs))
             pairs.append((shared.leaf.node, plan))
         _tell(spark, sent)
-        failed: dict[str, BaseException] = {}
-        for view, plans in self._views.items():
-            try:
-                for plan in plans:
-                    whole = catalyst.frame(catalyst.swap(plan, pairs))
-                    whole.write.format("noop").mode("overwrite").save()
-            except FAILURES as error:
-                failed[view] = error
-        return failed
+        try:
+            for plan in self._views[view]:
+                whole = catalyst.frame(catalyst.swap(plan, pairs))
+                whole.write.format("noop").mode("overwrite").save()
+        except FAILURES as error:
+            return error
+        return None
 
     def _inputs(self, frames: Mapping[str, DataFrame], sent: EpochProperty) -> list[tuple[Node, Node]]:
         """What takes the place of which leaf."""

@@ -13,6 +13,7 @@ from slipstream.observe.status import (
     read_frontiers,
     read_status,
 )
+from slipstream.observe.view import read_view
 
 __all__ = [
     "Backlog",
@@ -29,4 +30,5 @@ __all__ = [
     "notes",
     "read_frontiers",
     "read_status",
+    "read_view",
 ]

@@ -34,6 +34,7 @@ class Progress:
     epochs: int = 0
     rows: int = 0
     rejected: int = 0
+    late: int = 0
     ended: float | None = None
     recent: tuple[tuple[float, int], ...] = ()
     latencies: tuple[float, ...] = ()
@@ -48,6 +49,7 @@ class Progress:
             epochs=self.epochs + 1,
             rows=self.rows + report.rows,
             rejected=self.rejected + sum(report.rejected.values()),
+            late=self.late + sum(report.late.values()),
             ended=report.ended,
             recent=(*kept, (report.ended, report.rows)),
             latencies=(*self.latencies[1 - LATENCIES :], report.seconds),

@@ -483,8 +483,8 @@ class Catalyst:
     def stage_metrics(self, frame: DataFrame) -> dict[str, dict[str, int]]:
         """What Spark measured of each Python stage of a frame that has run, by the name of its function.
 
-        rows_in: rows shuffled to it (absent where it follows another stage without a shuffle), rows_out, bytes_in, and
-        milliseconds, over all tasks.
+        rows_in: rows shuffled to it, or what the nearest node below that counts its rows has counted (absent where it
+        follows another Python stage without a shuffle), rows_out, bytes_in, and milliseconds, over all tasks.
         """
         found: dict[str, dict[str, int]] = {}
         waiting = [frame._jdf.queryExecution().executedPlan()]
@@ -500,22 +500,26 @@ class Catalyst:
                     "bytes_in": metrics.apply("pythonDataSent").value(),
                     "milliseconds": metrics.apply("pythonTotalTime").value(),
                 }
-                shuffled = self._exchange_below(node)
-                if shuffled is not None:
-                    figures["rows_in"] = shuffled.metrics().apply("shuffleRecordsWritten").value()
+                rows_in = self._rows_below(node)
+                if rows_in is not None:
+                    figures["rows_in"] = rows_in
                 found[node.func().name()] = figures
             waiting += self.children(node)
         return found
 
-    def _exchange_below(self, node: Node) -> Node | None:
-        """The shuffle that feeds a Python stage, if there is one before the next Python stage."""
-        node = self.children(node)[0]
-        while self.kind(node) not in ("ShuffleExchangeExec", "MapInArrowExec"):
-            below = self.children(node)
-            if len(below) != 1:
+    def _rows_below(self, node: Node) -> int | None:
+        """The rows that a node was given, if some node below it counted them before the next Python stage."""
+        total = 0
+        for child in self.children(node):
+            kind, metrics = self.kind(child), child.metrics()
+            counter = "shuffleRecordsWritten" if kind == "ShuffleExchangeExec" else "numOutputRows"
+            if kind == "MapInArrowExec":
                 return None
-            node = below[0]
-        return node if self.kind(node) == "ShuffleExchangeExec" else None
+            counted = metrics.apply(counter).value() if metrics.contains(counter) else self._rows_below(child)
+            if counted is None:
+                return None
+            total += counted
+        return total if self.children(node) else None
 
     def observed(self, frame: DataFrame) -> dict[str, tuple[int | None, ...]]:
         """The metrics that a frame's run observed, by name."""

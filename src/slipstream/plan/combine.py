@@ -70,9 +70,14 @@ def can_combine(catalyst: Catalyst, node: Node, sums: Sums) -> bool:
     keys, rest = equal_keys(catalyst, below)
     if not keys or rest:
         return False
-    if any(catalyst.type_of(key).simpleString().startswith(_UNLIKE) for key in sums.keys):
+    if not told_apart(catalyst, sums.keys):
         return False
     return all(_side(catalyst, below, parts) is not None for parts in _parts(sums))
+
+
+def told_apart(catalyst: Catalyst, keys: Iterable[Expr]) -> bool:
+    """Whether Arrow tells these keys' values apart as Spark does."""
+    return not any(catalyst.type_of(key).simpleString().startswith(_UNLIKE) for key in keys)
 
 
 def combine(

@@ -21,7 +21,7 @@ from pyspark.sql.types import LongType, StructType
 
 from slipstream.dataflow.graph import Step
 from slipstream.dataflow.record import Record
-from slipstream.plan import aggregate, combine, cross, firstseen, join, linear, regroup, topk
+from slipstream.plan import aggregate, combine, cross, firstseen, join, linear, partial, regroup, topk
 from slipstream.plan.aggregate import Direct
 from slipstream.plan.catalyst import Catalyst, Node
 from slipstream.plan.delta import Builder, Delta
@@ -152,6 +152,10 @@ class ViewCompiler:
             over, sums = node, aggregate.sums_of(build, node)
             feed = aggregate.rows_feed(build, sums, self._delta(catalyst.children(node)[0]))
         traces = [self._trace("accumulate"), *(self._trace("extreme") for _ in sums.extremes)]
+        if not late and partial.can_be_partial(build, sums, feed):
+            build.can_be_partial.add(traces[0])
+            if build.partial(traces[0]):
+                feed = partial.partial_feed(build, sums, feed, traces[0])
         return aggregate.accumulate(build, over, sums, feed, self._view, traces, emits, self._timing)
 
     def _stateful(self, node: Node) -> tuple[Delta, Direct | None]:

@@ -7,7 +7,7 @@ view can be written where they are.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -80,10 +80,19 @@ class Stored:
 class Builder:
     """What all the rules use to build: hashes, shards, leaves, shared plans."""
 
-    def __init__(self, catalyst: Catalyst, shards: int, hash_bits: int = 64) -> None:
+    def __init__(
+        self,
+        catalyst: Catalyst,
+        shards: int,
+        hash_bits: int = 64,
+        partial: Callable[[str], bool] = lambda trace: False,
+    ) -> None:
         self.catalyst = catalyst
         self.shards = shards
         self.hash_bits = hash_bits
+        self.partial = partial
+        """Whether the input of an aggregation, known by its trace, is added up before it is shuffled, if it can be."""
+        self.can_be_partial: set[str] = set()
         self.shared: list[Shared] = []
         self.constants: list[Constant] = []
         self.begins = False

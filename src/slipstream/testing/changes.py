@@ -5,8 +5,8 @@ deletes held ones, and updates others: the row as it was is taken away, and adde
 taken over from another row of the table. So every value is one that the table's own generator made, and joins and
 filters go on finding matches. A deleted row waits again.
 
-What a batch is depends on the seed alone. Batches are Arrow tables with a column `diff`, ready for `sl.files(...,
-diff="diff")`.
+What a batch is depends on the seed alone. Batches are Arrow tables with a column `diff`, ready for a source
+`sl.files(..., diff="diff")`.
 """
 
 from __future__ import annotations
@@ -15,11 +15,8 @@ from collections.abc import Collection
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
-
-Places = npt.NDArray[np.int64]
 
 
 class Changing:

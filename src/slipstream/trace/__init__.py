@@ -1,5 +1,6 @@
 """Traces: collections of updates kept as immutable, sorted, memory-mapped layers."""
 
+from slipstream.trace.away import bring, is_away, leave_note
 from slipstream.trace.cover import Piece, cover, history_reach, tile
 from slipstream.trace.layer import Layer, list_all, list_layers, open_layer, write_layer
 from slipstream.trace.merge import as_flat, carry_out, layer_stats, merge_flat, pack_log, upkeep
@@ -27,6 +28,7 @@ __all__ = [
     "TraceWriter",
     "Upkeep",
     "as_flat",
+    "bring",
     "carry_out",
     "collapse_keyed",
     "consolidate",
@@ -34,8 +36,10 @@ __all__ = [
     "equal",
     "group_rows",
     "history_reach",
+    "is_away",
     "layer_schema",
     "layer_stats",
+    "leave_note",
     "list_all",
     "list_layers",
     "merge_flat",

@@ -12,7 +12,8 @@ of two attempts wins the rename.
 
 Open layers are kept for the life of the process, because Python workers are reused from epoch to epoch. A
 map holds no file descriptor. An entry counts only while the file it came from still stands under its name:
-a removed layer is not found, even if it is still mapped.
+a removed layer is not found, even if it is still mapped. A layer that is elsewhere is brought when it is first
+opened (`away`).
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ import pyarrow as pa
 
 from slipstream.crashing import crash_point, crash_points
 from slipstream.errors import BadLayer
+from slipstream.trace.away import bring, is_away
 from slipstream.trace.naming import Fence, Ints, LayerName, Span
 
 OPEN_LAYERS = 2048
@@ -157,7 +159,13 @@ class _Cache:
             if known is not None and known[0] == stamp:
                 self.entries.move_to_end(path)
                 return known[1]
-        layer = _map(path, name, status.st_size)
+        try:
+            layer = _map(path, name, status.st_size)
+        except BadLayer:
+            if not is_away(path):
+                raise
+            bring(path)
+            return self.get(path, name)
         with self.lock:
             self.entries[path] = (stamp, layer)
             self.entries.move_to_end(path)

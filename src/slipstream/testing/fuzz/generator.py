@@ -15,7 +15,7 @@ from slipstream.testing.fuzz.expressions import COMPARABLE, Expressions
 from slipstream.testing.fuzz.query import Column, Kind, Part, Query, Select, SetOperation, outputs
 from slipstream.testing.fuzz.tables import TABLES, columns
 
-INEXACT = ("avg(", "stddev_pop(", "var_samp(", "percent_rank(")
+INEXACT = ("avg(", "stddev_pop(", "percent_rank(")
 
 _JOINS = (
     "JOIN",
@@ -55,9 +55,7 @@ class Generator:
 
     def _plain(self, depth: int) -> Query:
         parts, scope = self._from(depth)
-        return Select(
-            self._columns(scope), parts, self._where(scope, depth), distinct=self._random.random() < 0.2
-        )
+        return Select(self._columns(scope), parts, self._where(scope), distinct=self._random.random() < 0.2)
 
     def _aggregate(self, depth: int) -> Query:
         random = self._random
@@ -72,7 +70,7 @@ class Generator:
             random.choice(("ROLLUP({})", "CUBE({})")) if len(keys) == 2 and random.random() < 0.2 else "{}"
         )
         group = tuple(dict.fromkeys(key.sql for key in keys))
-        return Select((*keys, *found), parts, self._where(scope, depth), group, grouping, having)
+        return Select((*keys, *found), parts, self._where(scope), group, grouping, having)
 
     def _window(self, depth: int) -> Query:
         random = self._random
@@ -101,14 +99,14 @@ class Generator:
             frame = random.choice(_FRAMES) if framed else ""
             over = " ".join(filter(None, (by and f"PARTITION BY {by}", f"ORDER BY {order}", frame)))
             found.append(Column(f"{function} OVER ({over})", kind))
-        return Select((*self._columns(scope), *found), parts, self._where(scope, depth))
+        return Select((*self._columns(scope), *found), parts, self._where(scope))
 
     def _top(self, depth: int) -> Query:
         parts, scope = self._from(depth)
         usable = _known(scope)
         shown = tuple(self._random.sample(usable, min(len(usable), 3)))
         order = self._ordering(usable)
-        return Select(shown, parts, self._where(scope, depth), order=order, limit=self._random.randint(1, 5))
+        return Select(shown, parts, self._where(scope), order=order, limit=self._random.randint(1, 5))
 
     def _set_operation(self, depth: int) -> Query:
         random = self._random
@@ -117,7 +115,7 @@ class Generator:
         for _ in range(2):
             parts, scope = self._from(depth)
             shown = tuple(Column(self._make.of(kind, scope), kind) for kind in kinds)
-            sides.append(Select(shown, parts, self._where(scope, depth)))
+            sides.append(Select(shown, parts, self._where(scope)))
         return SetOperation(random.choice(_SET_OPERATORS), sides[0], sides[1])
 
     # Pieces
@@ -161,7 +159,7 @@ class Generator:
             equal.append(self._make.condition([*left, *right], 0))
         return tuple(equal if random.random() < 0.95 else equal[-1:])
 
-    def _where(self, scope: Sequence[Column], depth: int) -> tuple[str, ...]:
+    def _where(self, scope: Sequence[Column]) -> tuple[str, ...]:
         random = self._random
         found = [self._make.condition(scope) for _ in range(random.choice((0, 0, 1, 2)))]
         if random.random() < 0.2:

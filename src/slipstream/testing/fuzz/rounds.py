@@ -24,7 +24,7 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from slipstream.app import App
-from slipstream.errors import CannotMaintain, EpochFailed
+from slipstream.errors import CannotMaintain
 from slipstream.settings import Settings
 from slipstream.testing.fuzz.generator import INEXACT, Generator
 from slipstream.testing.fuzz.query import Query, Select
@@ -95,22 +95,27 @@ def play(spark: SparkSession, folder: Path, seed: int, views: int) -> Tally:
                 tally.refused[refusal.why] += 1
             except AnalysisException:
                 tally.invalid += 1
+            except Exception as trouble:
+                tally.failures.append(Failure(seed, query, trouble))
             else:
                 queries[f"v{number}"] = query
         try:
             _take_steps(script, seed)
-        except (EpochFailed, PySparkException, Py4JError):
+        except Exception as trouble:
             wrong = dict(_alone(spark, folder, seed, queries))
+            if not wrong:
+                trouble.add_note(f"seed {seed}: the views fail together, and none of them alone")
+                raise
         else:
             wrong = _compared(script, queries)
     tally.kept = len(queries) - len(wrong)
-    tally.failures = [Failure(seed, queries[name], trouble) for name, trouble in wrong.items()]
+    tally.failures += [Failure(seed, queries[name], trouble) for name, trouble in wrong.items()]
     shutil.rmtree(folder, ignore_errors=True)
     return tally
 
 
 def shrink(spark: SparkSession, folder: Path, failure: Failure) -> Failure:
-    """The smallest query found that still fails, alone, over the same tables."""
+    """The smallest query found that still fails in the same way, alone, over the same tables."""
     smallest, tries = failure, 0
     while True:
         for query in smallest.query.smaller():
@@ -118,7 +123,7 @@ def shrink(spark: SparkSession, folder: Path, failure: Failure) -> Failure:
                 return smallest
             tries += 1
             trouble = _trouble(spark, folder / str(tries), failure.seed, {"v": query})
-            if trouble is not None:
+            if type(trouble) is type(failure.trouble):
                 smallest = Failure(failure.seed, query, trouble)
                 break
         else:
@@ -148,7 +153,7 @@ def _trouble(spark: SparkSession, folder: Path, seed: int, queries: Mapping[str,
                 return None
             try:
                 _take_steps(script, seed)
-            except (EpochFailed, PySparkException, Py4JError) as trouble:
+            except Exception as trouble:
                 return None if _fails_in_batch(script, name) else trouble
             return _compared(script, {name: queries[name]}).get(name)
     finally:
@@ -156,11 +161,10 @@ def _trouble(spark: SparkSession, folder: Path, seed: int, queries: Mapping[str,
 
 
 def _app(spark: SparkSession, folder: Path, seed: int) -> App:
-    """Shards and the length of hashes go with the seed: short hashes collide."""
-    shards, bits = 1 + seed % 3, 3 if seed % 4 == 0 else 64
-    return App(
-        "fuzz", folder / "store", spark=spark, shards=shards, history=None, settings=Settings(hash_bits=bits)
-    )
+    """Shards, the length of hashes and partial aggregation go with the seed: short hashes collide."""
+    settings = Settings(hash_bits=3 if seed % 4 == 0 else 64, partial=seed % 2 == 0)
+    store = folder / "store"
+    return App("fuzz", store, spark=spark, shards=1 + seed % 3, history=None, settings=settings)
 
 
 def _declared_sources(app: App) -> Script:

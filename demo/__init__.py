@@ -1,0 +1,1 @@
+"""A shop, live: `python -m demo`."""

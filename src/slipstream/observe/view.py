@@ -1,0 +1,25 @@
+"""A view's rows straight from the store's files: no Spark, no JVM, and no engine need be running."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+
+import pyarrow as pa
+
+from slipstream.dataflow.contents import Contents
+from slipstream.durability.store import Store
+from slipstream.durability.timetravel import resolve_epoch
+from slipstream.errors import UnknownView
+from slipstream.trace import Span
+
+
+def read_view(store: str | Path, view: str, as_of: int | str | datetime | None = None) -> pa.Table:
+    """A view as of an epoch or a time, by default now, as an Arrow table in no particular order."""
+    found = Store.existing(store)
+    views = found.catalog()["views"]
+    if view not in views:
+        raise UnknownView(view, views)
+    contents = Contents.described(views[view]["contents"])
+    tables = contents.now(found.root, resolve_epoch(found.root, as_of), Span.whole())
+    return pa.concat_tables([contents.schema.empty_table(), *tables])

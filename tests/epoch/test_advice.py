@@ -1,0 +1,45 @@
+"""Choosing plans from figures."""
+
+from __future__ import annotations
+
+import pytest
+
+from slipstream.epoch.advice import ENOUGH_ROWS, FEW, MANY, Looks, Seen, advise
+
+NONE: frozenset[str] = frozenset()
+ROWS = 10 * ENOUGH_ROWS
+
+
+@pytest.mark.parametrize(
+    ("now", "seen", "then"),
+    [
+        (NONE, Seen(ROWS, 100), {"t"}),
+        (NONE, Seen(ROWS, ROWS // MANY), {"t"}),
+        (NONE, Seen(ROWS, ROWS // MANY + 1), NONE),
+        (NONE, Seen(ENOUGH_ROWS - 1, 1), NONE),
+        ({"t"}, Seen(ROWS, ROWS // 4), {"t"}),
+        ({"t"}, Seen(ROWS, ROWS // FEW), {"t"}),
+        ({"t"}, Seen(ROWS, ROWS), NONE),
+        ({"t"}, Seen(ENOUGH_ROWS - 1, ENOUGH_ROWS - 1), {"t"}),
+    ],
+)
+def test_rows_are_added_up_first_where_they_are_many_for_each_key(
+    now: frozenset[str], seen: Seen, then: frozenset[str]
+) -> None:
+    assert advise(now, {"t": seen}) == then
+
+
+def test_an_aggregation_of_which_nothing_is_known_stays_as_it_is() -> None:
+    assert advise({"a"}, {"b": Seen(ROWS, 1)}) == {"a", "b"}
+
+
+def test_looks_are_soon_and_then_ever_less_often() -> None:
+    looks = Looks()
+    due = [epoch for epoch in range(1, 400) if looks.due(ROWS)]
+    assert due == [3, 9, 21, 45, 93, 189, 317]
+
+
+def test_a_small_epoch_is_not_looked_at_and_does_not_put_off_the_look() -> None:
+    looks = Looks()
+    assert not any(looks.due(ENOUGH_ROWS - 1) for _ in range(50))
+    assert looks.due(ENOUGH_ROWS)
