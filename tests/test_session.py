@@ -43,7 +43,9 @@ def test_what_the_user_has_set_goes_before_ours() -> None:
 
 
 def test_without_a_master_tasks_are_run_again_that_lost_their_worker() -> None:
-    assert session_settings({}, shards=1)["spark.master"] == "local[*,4]"
+    for given in ({}, {"spark.master": "local[*]"}):
+        assert session_settings(given, shards=1)["spark.master"] == "local[*,4]"
+    assert session_settings({"spark.master": "local[2]"}, shards=1)["spark.master"] == "local[2]"
 
 
 def test_only_a_local_master_is_kept_to_this_machine() -> None:

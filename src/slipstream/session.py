@@ -107,10 +107,10 @@ LOCAL = (
 )
 """Further defaults where the master is this process."""
 
-MASTER = Setting(
-    "spark.master", "local[*,4]", "a task whose Python worker died is run again, and the epoch does not fail"
-)
-"""Where the user has named no master."""
+PLAIN_LOCAL, MASTER = "local[*]", "local[*,4]"
+"""Spark's own default, and ours in its place: a task whose Python worker died is run again, up to three times, where it
+would have failed the epoch.
+"""
 
 CLUSTER = (
     Setting("spark.speculation", "true", "a straggler is run again elsewhere: safe, because tasks are pure"),
@@ -187,8 +187,11 @@ def start_session(
 def session_settings(given: Mapping[str, str], shards: int) -> dict[str, str]:
     """What the context gets: our settings, under what the user has given."""
     where = LOCAL if _is_local(given.get("spark.master")) else CLUSTER
-    ours = {setting.key: setting.value for setting in (*REQUIRED, *DEFAULTS, *where, MASTER)}
-    return {**ours, "spark.sql.shuffle.partitions": str(shards), **given}
+    ours = {setting.key: setting.value for setting in (*REQUIRED, *DEFAULTS, *where)}
+    settings = {**ours, "spark.sql.shuffle.partitions": str(shards), **given}
+    if settings.get("spark.master", PLAIN_LOCAL) == PLAIN_LOCAL:
+        settings["spark.master"] = MASTER
+    return settings
 
 
 def check_session(spark: SparkSession) -> list[str]:

@@ -32,7 +32,7 @@ def in_place(path: Path, text: str) -> float:
     return path.stat().st_mtime
 
 
-def renamed(path: Path, text: str, second: int = 1_700_000_000) -> None:
+def renamed(path: Path, text: str, second: float = 1_700_000_000) -> None:
     outside = path.parent.parent / f"{path.name}.outside"
     outside.write_text(text)
     os.utime(outside, (second, second))
@@ -61,6 +61,20 @@ def test_a_file_written_in_place_waits_until_it_settles(folder: Path) -> None:
     assert names(looked) == []
     clock.advance(0.6)
     assert names(looked) == ["a"]
+
+
+def test_where_the_order_counts_no_file_overtakes_one_that_is_still_being_written(folder: Path) -> None:
+    written = in_place(folder / "b", "1")
+    renamed(folder / "a", "1", second=int(written) - 5)
+    time.sleep(0.05)  # file systems keep times in coarse steps
+    renamed(folder / "c", "1", second=written + 0.01)
+    (folder / "empty").touch()
+    clock = ManualClock(written)
+    ordered = Listing(folder, "*", 1.0, clock, lambda was, now: Changed(was.name), in_order=True)
+    assert names(ordered) == ["a"]
+    assert names(make(folder, clock)) == ["a", "c"], "where it does not count, nobody waits"
+    clock.advance(1.1)
+    assert names(ordered) == ["a", "b", "c"]
 
 
 def test_a_file_that_grew_since_the_last_look_waits_on(folder: Path) -> None:

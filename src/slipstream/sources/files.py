@@ -84,7 +84,9 @@ class Files(Source):
                 f"after_safe='{after_safe}' is not one of {listed(get_args(AfterSafe))}",
                 "choose one of these",
             )
-        self._listing = Listing(self.path, pattern, seconds(settle), clock, self._file_changed)
+        self._listing = Listing(
+            self.path, pattern, seconds(settle), clock, self._file_changed, in_order=key is not None
+        )
         self._templates: dict[Layout, FilesTemplate] = {}
         self._header = format == "csv" and self._option("header", "false").lower() == "true"
         super().__init__(schema, diff, op, key)

@@ -15,7 +15,9 @@ A file that was consumed must stay as it was. A replacement under the same name 
 scan, at once; a write in place is noticed when the audit comes round, which looks at `AUDIT` consumed files each
 time. A consumed file may be removed.
 
-Files come in the order of their modification time, in milliseconds as Spark sees it, then of their name.
+Files come in the order of their modification time, in milliseconds as Spark sees it, then of their name. Where the
+order means something (a later row of a key replaces an earlier one), no file overtakes an earlier one that is not
+ready yet; an empty one holds up nobody, for it is written when it is written.
 """
 
 from __future__ import annotations
@@ -78,12 +80,15 @@ class Listing:
         settle: float,
         clock: Clock,
         changed: Callable[[Seen, Seen], Exception],
+        *,
+        in_order: bool = False,
     ) -> None:
         self.folder = folder
         self._matches = re.compile(fnmatch.translate(pattern)).match
         self._settle = settle
         self._clock = clock
         self._changed = changed
+        self._in_order = in_order
         self._consumed: dict[str, Seen] = {}
         self._inodes: dict[str, int] = {}
         self._audit: deque[str] = deque()
@@ -133,11 +138,17 @@ class Listing:
         if self._queue_stale:
             self._queue = deque(sorted(self._ready.values(), key=lambda file: file.place))
             self._queue_stale = False
+        first_waiting = min(
+            (file.place for file in self._waiting.values() if self._in_order and file and file.size),
+            default=None,
+        )
         while self._queue and self._ready.get(self._queue[0].name) != self._queue[0]:
             self._queue.popleft()
         for file in self._queue:
             if self._ready.get(file.name) != file:
                 continue
+            if first_waiting is not None and file.place > first_waiting:
+                return
             now = self._stat(file.name)
             if now is not None and _seen(file.name, now) == file:
                 yield file
