@@ -3,9 +3,9 @@
 A feed writes files of orders and of changes to customers (`feed`). `slipstream run --supervise` keeps three views of
 them up to date while they arrive (`shop`): a running aggregate, a join with an aggregate, and a top ten. They are
 shown once a second, read from the store's files (`board`). Half-way the engine is ended with `kill -9`; its supervisor
-brings it back, and it goes on where it was. When the feed ends, every view is computed again from all the files by
-batch Spark, which knows nothing of Slipstream, and the two must be equal, row for row. Money is whole cents, so equal
-means equal. The exit code is 1 if they differ.
+brings it back, or with `--standby` a second engine takes over, and it goes on where it was. When the feed ends, every
+view is computed again from all the files by batch Spark, which knows nothing of Slipstream, and the two must be equal,
+row for row. Money is whole cents, so equal means equal. The exit code is 1 if they differ.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from rich.console import Console
 import slipstream as sl
 from demo.board import Board, Rows, screen
 from demo.feed import Feed
+from slipstream.cli.console import quiet_start
 from slipstream.observe import read_status
 
 VIEWS = {
@@ -48,9 +49,9 @@ SHOP = Path(__file__).with_name("shop.py")
 class Engine:
     """The app in a process of its own, under its supervisor. What it prints goes to the board and the console."""
 
-    def __init__(self, store: Path, board: Board, console: Console) -> None:
+    def __init__(self, store: Path, watched: str, board: Board, console: Console) -> None:
         self._store, self._board, self._console = store, board, console
-        command = [sys.executable, "-m", "slipstream.cli", "run", str(SHOP), "--supervise", "--json"]
+        command = [sys.executable, "-m", "slipstream.cli", "run", str(SHOP), watched, "--json"]
         self._process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
         )
@@ -101,10 +102,10 @@ class Engine:
         self._console.print(text, style="yellow", highlight=False, markup=False, soft_wrap=True)
 
 
-def run_live(store: Path, feed: Feed, seconds: float, console: Console) -> None:
+def run_live(store: Path, watched: str, feed: Feed, seconds: float, console: Console) -> None:
     """Feed and engine run side by side, the views are read and shown about once a second; half-way comes the kill."""
     board = Board()
-    engine = Engine(store, board, console)
+    engine = Engine(store, watched, board, console)
     feeding = threading.Thread(target=feed.run, name="feed")
     feeding.start()
     try:
@@ -153,7 +154,8 @@ def differences(maintained: Iterable[Row], expected: Iterable[Row]) -> list[str]
 
 def check(landing: Path, console: Console) -> bool:
     """Says of every view whether batch Spark makes the same of the same files; True if all are equal."""
-    from demo import shop  # the app itself: it opens the store, and starts Spark here
+    with quiet_start():
+        from demo import shop  # the app itself: it opens the store, and starts Spark here
 
     equal = True
     with shop.app as app:
@@ -176,6 +178,7 @@ def main() -> int:
         "--seconds", type=float, default=45, help="how long the feed runs (default: %(default)s)"
     )
     parser.add_argument("--rate", type=int, default=5_000, help="orders a second (default: %(default)s)")
+    parser.add_argument("--standby", action="store_true", help="have a second engine ready to take over")
     options = parser.parse_args()
     console = Console()
     landing = Path(tempfile.mkdtemp(prefix="slipstream-")) / "shop"
@@ -183,7 +186,7 @@ def main() -> int:
     feed = Feed(landing, options.rate)
     store = landing / "store"
     console.print(f"{options.rate:,} orders a second for {options.seconds:.0f} s. Starting Spark ...")
-    run_live(store, feed, options.seconds, console)
+    run_live(store, "--standby" if options.standby else "--supervise", feed, options.seconds, console)
     equal = check(landing, console)
     console.print(f"The store is {store}. Try next:", soft_wrap=True)
     query = "SELECT * FROM revenue ORDER BY cents DESC"

@@ -120,8 +120,9 @@ CLUSTER = (
 LAUNCH = (
     Setting(
         "spark.driver.defaultJavaOptions",
-        f"-Dlog4j2.configurationFile={(_CONF / 'log4j2.properties').as_uri()} -XX:+UseParallelGC",
-        "only errors on the console; the collector that costs least in all",
+        f"-Dlog4j2.configurationFile={(_CONF / 'log4j2.properties').as_uri()} -XX:+UseG1GC "
+        "-XX:+ExplicitGCInvokesConcurrent -XX:G1HeapRegionSize=8m",
+        "only errors on the console; no collection that stops an epoch for long, not even the periodic one",
     ),
     Setting("spark.ui.showConsoleProgress", "false", "spark-submit turns it on unless told at the start"),
 )

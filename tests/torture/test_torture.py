@@ -18,7 +18,7 @@ KILLS = 30
 def test_a_seed_says_who_is_killed_and_every_kind_is() -> None:
     planned = list(islice(blows(1), KILLS))
     assert planned == list(islice(blows(1), KILLS)) != list(islice(blows(2), KILLS))
-    assert {blow.victim for blow in planned} == {"worker", "agent", "engine", "jvm", "standby"}
+    assert {blow.victim for blow in planned} == {"worker", "agent", "engine", "jvm", "standby", "store"}
 
 
 @pytest.mark.spark

@@ -46,6 +46,8 @@ from slipstream.trace import LayerName, list_layers, upkeep
 __all__ = ["Agent", "Charge", "Word", "tend"]
 
 _PAUSE = 0.2  # seconds between two rounds, so that short epochs share one
+_SHARE = 0.2  # of one core that the agent takes while words follow each other
+_REST_STEP, _LONGEST_REST = 0.02, 1.0
 
 
 @dataclass(frozen=True)
@@ -156,11 +158,21 @@ def behind(root: Path, durable: Iterable[int]) -> list[int]:
 
 
 def _note_sums(charge: Charge, words: queue.SimpleQueue[Word], board: Board) -> None:
-    """Pass words on to the board, of several that wait only the last, once the checksums of their epochs are noted."""
+    """Pass words on to the board, of several that wait only the last, once the checksums of their epochs are noted.
+
+    Between two words it rests, for as long as what they cause takes more than its share of a core, up to a second: the
+    shorter epochs are, the more of them go out together, and the engine keeps the cores.
+    """
     root = Path(charge.root)
     since = min(checksum.noted(root), charge.after) if charge.replicas else 0
+    began, used = time.monotonic(), time.process_time()
     while True:
         word = words.get()
+        while (rested := time.monotonic() - began) < _LONGEST_REST:
+            if time.process_time() - used <= _SHARE * rested:
+                break
+            time.sleep(_REST_STEP)
+        began, used = time.monotonic(), time.process_time()
         while not words.empty():
             word = words.get()
         if charge.replicas and word.computed > since:

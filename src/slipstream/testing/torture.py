@@ -4,8 +4,8 @@
 feeds it files, and kills with SIGKILL what a seeded generator picks: the engine's Python process, its JVM, a Python
 worker, the agent, the standby. After each kill it waits until another epoch is computed and compares every view, as of
 that epoch and as of the one before the kill, with the same query computed in plain Python over the input that the
-lineage log says was consumed. In the end all input must have been consumed, every file once. With `--replica`, now and
-then everything dies at once and the local folder is gone as well.
+lineage log says was consumed. In the end all input must have been consumed, every file once. Now and then everything
+dies at once and the local folder is gone as well: there is a replica.
 
 Nothing of the engine has a part in the expected answer, except the record of what was consumed; and that record is
 checked against the files. A failure names the seed, the round and the victim, and keeps the folder.
@@ -54,8 +54,7 @@ VIEWS = {
 APP = """
 import slipstream as sl
 
-options = {options}
-app = sl.App("torture", store="store", master="local[2,4]", shards=2, history=None, **options)
+app = sl.App("torture", store="store", master="local[2,4]", shards=2, history=None, replicas=["{replica}"])
 orders = "oid long, cid long, amount long"
 customers = "cid long, country string"
 app.source("orders", sl.files("orders", format="json", schema=orders, max_files_per_epoch=20))
@@ -79,12 +78,10 @@ class Blow:
     after: float
 
 
-def blows(seed: int, replica: bool = False) -> Iterator[Blow]:
+def blows(seed: int) -> Iterator[Blow]:
     """What a seed has in store: the same deck of kills, shuffled again and again. The cheap ones are the most."""
     dice = random.Random(seed)
-    counts: dict[Victim, int] = {"worker": 9, "agent": 3, "engine": 1, "jvm": 1, "standby": 1}
-    if replica:
-        counts["store"] = 1
+    counts: dict[Victim, int] = {"worker": 9, "agent": 3, "engine": 1, "jvm": 1, "standby": 1, "store": 1}
     deck = [victim for victim, count in counts.items() for _ in range(count)]
     while True:
         dice.shuffle(deck)
@@ -163,13 +160,13 @@ class Feed:
 class Torture:
     """One app, from its start to its end."""
 
-    def __init__(self, folder: Path, seed: int, say: Callable[[str], None], *, replica: bool = False) -> None:
-        self.folder, self.seed, self._say, self._replica = folder, seed, say, replica
+    def __init__(self, folder: Path, seed: int, say: Callable[[str], None]) -> None:
+        self.folder, self.seed, self._say = folder, seed, say
         self.store = folder / "store"
         self.kills: dict[str, int] = {}
         self._oldest = 1
-        options = {"replicas": [(folder / "replica").absolute().as_uri()]} if replica else {}
-        (folder / "torture.py").write_text(APP.format(options=options, views=VIEWS))
+        replica = (folder / "replica").absolute().as_uri()
+        (folder / "torture.py").write_text(APP.format(replica=replica, views=VIEWS))
         self._feed = Feed(
             folder, random.Random(seed), lambda: len(self._consumed(computed_frontier(self.store)))
         )
@@ -180,7 +177,7 @@ class Torture:
         """Kill and check until `enough` says so, given the number of kills; then stop and check everything."""
         try:
             self._until(lambda: computed_frontier(self.store) > 0, "the first epoch")
-            for number, blow in enumerate(blows(self.seed, self._replica), 1):
+            for number, blow in enumerate(blows(self.seed), 1):
                 if enough(sum(self.kills.values())):
                     break
                 time.sleep(blow.after)
@@ -388,7 +385,6 @@ def main(arguments: list[str]) -> None:
     )
     parser.add_argument("--seconds", type=float, default=600.0)
     parser.add_argument("--seed", type=int, default=None, help="the first round's; by default a new one")
-    parser.add_argument("--replica", action="store_true", help="with a replica; the local folder is lost too")
     options = parser.parse_args(arguments)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))
     end = time.monotonic() + options.seconds
@@ -401,9 +397,7 @@ def main(arguments: list[str]) -> None:
     while time.monotonic() < end:
         say(f"seed {seed}")
         folder = Path(tempfile.mkdtemp(prefix="slipstream-torture-"))
-        Torture(folder, seed, say, replica=options.replica).run(
-            lambda kills: kills >= 40 or time.monotonic() > end
-        )
+        Torture(folder, seed, say).run(lambda kills: kills >= 40 or time.monotonic() > end)
         shutil.rmtree(folder)
         seed = random.Random(seed).randrange(1 << 32)
 
