@@ -10,8 +10,10 @@ import pyarrow as pa
 from slipstream.dataflow.contents import Contents
 from slipstream.durability.store import Store
 from slipstream.durability.timetravel import resolve_epoch
-from slipstream.errors import UnknownView
+from slipstream.errors import MissingLayer, UnknownView
 from slipstream.trace import Span
+
+_ATTEMPTS = 5
 
 
 def read_view(store: str | Path, view: str, as_of: int | str | datetime | None = None) -> pa.Table:
@@ -21,5 +23,11 @@ def read_view(store: str | Path, view: str, as_of: int | str | datetime | None =
     if view not in views:
         raise UnknownView(view, views)
     contents = Contents.described(views[view]["contents"])
-    tables = contents.now(found.root, resolve_epoch(found.root, as_of), Span.whole())
-    return pa.concat_tables([contents.schema.empty_table(), *tables])
+    for attempt in range(_ATTEMPTS):
+        try:
+            tables = contents.now(found.root, resolve_epoch(found.root, as_of), Span.whole())
+            return pa.concat_tables([contents.schema.empty_table(), *tables])
+        except (FileNotFoundError, MissingLayer):  # a merger was quicker: look again
+            if attempt == _ATTEMPTS - 1:
+                raise
+    raise AssertionError("unreachable")

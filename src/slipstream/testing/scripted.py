@@ -17,12 +17,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from slipstream.app import App
-from slipstream.dataflow.contents import Contents
-from slipstream.durability.store import Store
+from slipstream.observe import read_view
 from slipstream.sources import memory
 from slipstream.sources.memory import Memory
 from slipstream.testing.oracle import applied, assert_equal_rows, assert_same_columns, recompute, rows_of
-from slipstream.trace import Span
 
 Row = tuple[Any, ...]
 
@@ -74,10 +72,7 @@ class Scripted:
 
 def kept_table(app: App, view: str, epoch: int) -> pa.Table:
     """A view's rows as of an epoch, straight out of its trace: no Spark job is run."""
-    store = Store.existing(app.store)
-    contents = Contents.described(store.catalog()["views"][view]["contents"])
-    tables = list(contents.now(store.root, epoch, Span.whole()))
-    return pa.concat_tables(tables) if tables else contents.schema.empty_table()
+    return read_view(app.store, view, epoch)
 
 
 class Script:

@@ -30,15 +30,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-import pyarrow as pa
-
 from slipstream.cli.heartbeat import Beat
-from slipstream.dataflow.contents import Contents
 from slipstream.durability.lineage import computed_frontier, read_history
 from slipstream.durability.store import Store
-from slipstream.errors import MissingLayer
+from slipstream.observe import read_view
 from slipstream.testing.oracle import assert_equal_rows
-from slipstream.trace import Span, validate
+from slipstream.trace import validate
 
 Victim = Literal["worker", "agent", "engine", "jvm", "standby", "store"]
 Row = tuple[Any, ...]
@@ -302,17 +299,8 @@ class Torture:
         return taken
 
     def _rows(self, view: str, epoch: int) -> list[Row]:
-        """A view as any reader sees it; again if the agent merged away a layer that was just being opened."""
-        for attempt in range(20):
-            try:
-                contents = Contents.described(Store.existing(self.store).catalog()["views"][view]["contents"])
-                tables = list(contents.now(self.store, epoch, Span.whole()))
-                whole = pa.concat_tables(tables) if tables else contents.schema.empty_table()
-                return [tuple(row.values()) for row in whole.to_pylist()]
-            except (FileNotFoundError, MissingLayer):
-                if attempt == 19:
-                    raise
-        return []
+        """A view as any reader sees it."""
+        return [tuple(row.values()) for row in read_view(self.store, view, epoch).to_pylist()]
 
     def _pid(self, victim: Victim) -> int | None:
         """A process of this kind, if there is one now."""
