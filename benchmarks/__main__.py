@@ -46,7 +46,7 @@ def main(arguments: list[str]) -> int:
 def _parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks",
-        description="Slipstream beside Structured Streaming on this machine. All of it takes more than an hour; the first seven, 20 minutes.",
+        description="Slipstream beside Structured Streaming on this machine. All of it takes more than an hour.",
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"any of: {', '.join(BENCHMARKS)}")
     parser.add_argument("--quick", action="store_true", help="small sizes, 3 minutes: tries the harness out")
