@@ -10,9 +10,11 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pytest
 
-from slipstream.durability.agent import Agent, Charge, Word
+from slipstream.durability.agent import Agent, Charge, Word, rest_within
 from slipstream.durability.store import Store
+from slipstream.settings import Exposure
 from slipstream.trace import Span, TraceReader, TraceWriter, list_layers, validate
 
 TRACE = "traces/view/1-view"
@@ -84,3 +86,16 @@ def test_layers_of_an_epoch_that_was_never_computed_are_discarded(tmp_path: Path
     again = Store.claim(tmp_path, "app")
     assert again.incarnation == 2
     again.release()
+
+
+@pytest.mark.parametrize(
+    ("limit", "rest"),
+    [
+        (Exposure(), 10.0),
+        (Exposure(seconds=2.0), 0.5),
+        (Exposure(seconds=3600), 10.0),
+        (Exposure(bytes=1), 1.0),
+    ],
+)
+def test_an_agent_rests_no_longer_than_what_may_be_unsafe_allows(limit: Exposure, rest: float) -> None:
+    assert rest_within(limit) == rest

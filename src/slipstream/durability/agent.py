@@ -41,18 +41,19 @@ from slipstream.durability.replica import shown
 from slipstream.durability.restore import heal
 from slipstream.durability.store import Store
 from slipstream.errors import DamagedLayer, HistoryForgotten, MissingLayer
+from slipstream.settings import Exposure
 from slipstream.trace import LayerName, list_layers, upkeep
 
 __all__ = ["Agent", "Charge", "Word", "tend"]
 
 _PAUSE = 0.2  # seconds between two rounds, so that short epochs share one
 _SHARE = 0.2  # of one core that the agent takes while words follow each other
-_REST_STEP, _LONGEST_REST = 0.02, 1.0
+_REST_STEP, _SHORT_REST, _LONGEST_REST = 0.02, 1.0, 10.0
 
 
 @dataclass(frozen=True)
 class Charge:
-    """What an agent is to look after."""
+    """What an agent is to look after. rest: seconds that it may let pass between two rounds if it has much to do."""
 
     root: str
     app: str = ""
@@ -60,12 +61,20 @@ class Charge:
     after: int = 0
     replicas: tuple[str, ...] = ()
     safe_on: int = 1
+    rest: float = _LONGEST_REST
     token: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
 
     @staticmethod
     def decode(line: str) -> Charge:
         said = json.loads(line)
         return Charge(**{**said, "replicas": tuple(said["replicas"])})
+
+
+def rest_within(limit: Exposure) -> float:
+    """How long an agent may rest where no more than this may be unsafe."""
+    if limit.bytes is not None:
+        return _SHORT_REST
+    return _LONGEST_REST if limit.seconds is None else min(_LONGEST_REST, limit.seconds / 4)
 
 
 class Agent:
@@ -160,15 +169,15 @@ def behind(root: Path, durable: Iterable[int]) -> list[int]:
 def _note_sums(charge: Charge, words: queue.SimpleQueue[Word], board: Board) -> None:
     """Pass words on to the board, of several that wait only the last, once the checksums of their epochs are noted.
 
-    Between two words it rests, for as long as what they cause takes more than its share of a core, up to a second: the
-    shorter epochs are, the more of them go out together, and the engine keeps the cores.
+    Between two words it rests, for as long as what they cause takes more than its share of a core, up to `charge.rest`:
+    the more there is to do, the more epochs go out together, and the engine keeps the cores.
     """
     root = Path(charge.root)
     since = min(checksum.noted(root), charge.after) if charge.replicas else 0
     began, used = time.monotonic(), time.process_time()
     while True:
         word = words.get()
-        while (rested := time.monotonic() - began) < _LONGEST_REST:
+        while (rested := time.monotonic() - began) < charge.rest:
             if time.process_time() - used <= _SHARE * rested:
                 break
             time.sleep(_REST_STEP)

@@ -31,7 +31,7 @@ from pyspark.sql import functions as F
 from slipstream.clock import Clock
 from slipstream.crashing import crash_point, crash_points
 from slipstream.dataflow.task import EpochProperty
-from slipstream.durability.agent import Agent, Charge, Word
+from slipstream.durability.agent import Agent, Charge, Word, rest_within
 from slipstream.durability.frontiers import Watching
 from slipstream.durability.lineage import JSON, Computed, Cut, History, LineageWriter
 from slipstream.durability.store import Claim
@@ -134,6 +134,7 @@ class Loop:
                 past.frontier,
                 durability.replicas,
                 durability.safe_on,
+                rest_within(durability.max_unsafe),
             )
         )
         safe_past = [cut for cut in past.cuts if cut.epoch <= past.frontier]
