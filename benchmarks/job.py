@@ -31,8 +31,8 @@ class Job:
     feeds the timed files one by one, so many seconds apart; None puts them all there at the start. `delay` is what
     every operation of the storage that keeps things safe (a replica, a checkpoint) takes longer, in seconds; None is no
     replica, and a checkpoint on the plain local disk. `restart` kills the engine before the timed files come and
-    measures how long it takes until they show. `number` and `scale` say which of
-    TPC-H's queries it is, and over how much data.
+    measures how long it takes until they show. `number` and `scale` say which of TPC-H's queries it is, and over how
+    much data. `attempt` tells measurements apart that are made several times.
     """
 
     engine: Engine
@@ -45,13 +45,15 @@ class Job:
     restart: Restart | None = None
     number: int = 0
     scale: float = 1.0
+    attempt: int = 1
 
     def __str__(self) -> str:
         size = f", {self.files_per_batch} file(s) a batch" if self.files_per_batch else ""
         slow = f", storage delayed by {self.delay * 1000:.0f} ms" if self.delay is not None else ""
         again = f", {self.restart} restart" if self.restart else ""
         query = f"{self.query} {self.number}" if self.number else self.query
-        return f"{query} over {self.dataset}, {ENGINE_NAMES[self.engine]}{size}{slow}{again}"
+        more = f", attempt {self.attempt}" if self.attempt > 1 else ""
+        return f"{query} over {self.dataset}, {ENGINE_NAMES[self.engine]}{size}{slow}{again}{more}"
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
