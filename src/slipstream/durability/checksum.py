@@ -23,7 +23,7 @@ import pyarrow.types as pt
 
 from slipstream.errors import MissingLayer
 from slipstream.trace import Span, TraceReader
-from slipstream.trace.rows import column, integers, is_bag
+from slipstream.trace.rows import column, integers, is_bag, key_columns, value_columns
 
 FILE = "sums.jsonl"
 Words = npt.NDArray[np.uint64]
@@ -34,14 +34,11 @@ _MIX = np.uint64(0x9E3779B97F4A7C15)
 def epoch_sums(directory: Path, since: int, until: int) -> dict[int, int]:
     """The checksum of each epoch after `since` up to `until`, from the log of a trace."""
     reader = TraceReader(directory, until, Span.whole())
-    if is_bag(reader.schema):
-        table = reader.log(since, until, ["r", "epoch", "diff"])
-        hashes = integers(table, "r").view(np.uint64)
-    else:
-        table = reader.changes(since, until).combine_chunks()
-        hashes = row_hashes(table.drop_columns(["epoch", "diff"]))
+    if not is_bag(reader.schema):
+        return {epoch: _keyed_sum(directory, epoch, reader.schema) for epoch in range(since + 1, until + 1)}
+    table = reader.log(since, until, ["r", "epoch", "diff"])
     with np.errstate(over="ignore"):
-        weighted = hashes * integers(table, "diff").view(np.uint64)
+        weighted = integers(table, "r").view(np.uint64) * integers(table, "diff").view(np.uint64)
     epochs = integers(table, "epoch")
     found = dict.fromkeys(range(since + 1, until + 1), 0)
     order = np.argsort(epochs, kind="stable")
@@ -51,6 +48,27 @@ def epoch_sums(directory: Path, since: int, until: int) -> dict[int, int]:
     ):
         found[epoch] = total
     return found
+
+
+def _keyed_sum(directory: Path, epoch: int, schema: pa.Schema) -> int:
+    """The checksum of one epoch of a keyed trace: the new versions of its keys less the old ones."""
+    keys, values = key_columns(schema), value_columns(schema)
+    table = TraceReader(directory, epoch, Span.whole(), schema=schema).log(
+        epoch - 1, epoch, ["h", *keys, *values, "diff"]
+    )
+    h = integers(table, "h")
+    if (h[1:] < h[:-1]).any():
+        table = table.take(pa.array(np.argsort(h, kind="stable"))).combine_chunks()
+        h = integers(table, "h")
+    there = integers(table, "diff") != 0
+    total = int(row_hashes(table.select([*keys, *values]))[there].sum(dtype=np.uint64))
+    if epoch > 1:
+        before = TraceReader(directory, epoch - 1, Span.whole(), schema=schema)
+        known, old = before.newest(h, [column(table, name) for name in keys])
+        for name in reversed(keys):
+            old = old.add_column(0, name, column(table, name))
+        total -= int(row_hashes(old)[known].sum(dtype=np.uint64))
+    return total % (1 << 64)
 
 
 def state_sum(directory: Path, epoch: int) -> int:
