@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,7 @@ KINDS: dict[str, tuple[Argument, pa.DataType, st.SearchStrategy[Any]]] = {
     ),
 }
 Row = tuple[str | None, int | None, Any, int]
+PAIRS = (("hi", "lo"), ("hi2", "lo2"))
 
 
 def table(rows: Sequence[Row], kind: pa.DataType) -> pa.Table:
@@ -60,6 +62,18 @@ def in_steps(made: Combine, parts: Sequence[pa.Table]) -> dict[tuple[Any, Any], 
     }
 
 
+def alike(found: dict[tuple[Any, Any], dict[str, Any]]) -> dict[tuple[Any, Any], dict[str, Any]]:
+    """The same with each sum of doubles as one number, rounded: its two parts have 106 bits, and are not exact."""
+
+    def one(totals: dict[str, Any]) -> dict[str, Any]:
+        if "infs" not in totals:
+            return totals
+        sums = {hi: round(Fraction(totals[hi]) + Fraction(totals[lo]), 15) for hi, lo in PAIRS}
+        return {name: value for name, value in totals.items() if not name.startswith("lo")} | sums
+
+    return {key: one(totals) for key, totals in found.items()}
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @given(data=st.data())
 def test_what_is_combined_in_parts_folds_to_the_totals_of_all_rows(kind: str, data: st.DataObject) -> None:
@@ -70,8 +84,8 @@ def test_what_is_combined_in_parts_folds_to_the_totals_of_all_rows(kind: str, da
     parts = data.draw(st.lists(st.lists(row, min_size=1, max_size=8), min_size=1, max_size=4))
     combine = Combine(("k0", "b0"), ("a0",), (argument,))
     whole = [row for part in parts for row in part]
-    assert in_steps(combine, [table(part, type_) for part in parts]) == in_steps(
-        combine, [table(whole, type_)]
+    assert alike(in_steps(combine, [table(part, type_) for part in parts])) == alike(
+        in_steps(combine, [table(whole, type_)])
     )
 
 

@@ -129,8 +129,7 @@ def _plain(url: str, given: str) -> tuple[pafs.FileSystem, str]:
 def shown(url: str) -> str:
     """A URL without the secrets that it may carry."""
     parts = urlsplit(url)
-    host = parts.netloc.rpartition("@")[2]
-    return urlunsplit(parts._replace(netloc=host, query=""))
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
 def flush(path: Path) -> None:

@@ -241,7 +241,9 @@ def _bring_layers(
             noted = known.get((trace, kept.layer.filename))
             if not (path.exists() and noted is not None and path.stat().st_size == noted[0]):
                 missing.append((trace, kept))
-    late = [(trace, kept) for trace, kept in missing if large is not None and kept.bytes >= large]
+    late = [
+        (trace, kept) for trace, kept in missing if large is not None and kept.object and kept.bytes >= large
+    ]
     for trace, kept in late:
         leave(replica, manifest, trace, kept, root)
     list_away(root, manifest.epoch, [f"{trace}/{kept.layer.filename}" for trace, kept in late])
