@@ -26,7 +26,6 @@ def main(arguments: list[str]) -> int:
     if options.tpch is not None:
         scale = replace(scale, tpch=options.tpch)
     findings: list[Finding] = []
-    failures: dict[str, str] = {}
     with Lab(console, options.plots) as lab:
         for name, benchmark in BENCHMARKS.items():
             if options.names and name not in options.names:
@@ -35,12 +34,12 @@ def main(arguments: list[str]) -> int:
             try:
                 findings += benchmark(lab, scale)
             except SideError as failure:
-                failures[name] = str(failure)
+                lab.failures[name] = str(failure)
                 console.print("  did not finish; see the end")
-        conclude(console, findings, failures)
-        write(options.out, findings, lab.runs, failures, options.quick)
+        conclude(console, findings, lab.failures)
+        write(options.out, findings, lab.runs, lab.failures, options.quick)
     console.print(f"Written to {options.out}")
-    return 1 if failures else 0
+    return 1 if lab.failures else 0
 
 
 def _parse(arguments: list[str]) -> argparse.Namespace:

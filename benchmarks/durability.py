@@ -29,7 +29,7 @@ LONG = 0.2
 def storage(lab: Lab, scale: Scale) -> list[Finding]:
     """Every operation of the storage takes longer: epochs on a delayed replica, batches on a delayed checkpoint."""
     job = _stage_paced(lab, scale, "storage", scale.delayed_files)
-    ours = _there_and_back(lab, job, scale.delays)
+    ours = _batches(_there_and_back(lab, job, scale.delays))
     few = _stage_paced(
         lab, replace(scale, warm_up=scale.warm_up // 3), "storage-few", scale.delayed_files // 4
     )
@@ -61,18 +61,13 @@ def storage(lab: Lab, scale: Scale) -> list[Finding]:
 def safety(lab: Lab, scale: Scale) -> list[Finding]:
     """Durability on, with a replica on the local disk, against off, with nothing kept safe."""
     small = _stage_paced(lab, scale, "storage", scale.delayed_files)
-    small_runs = _there_and_back(lab, small, (0.0, None))
-    p50 = (percentile(small_runs[0.0], 50), percentile(small_runs[None], 50))
+    epochs = _batches(_there_and_back(lab, small, (0.0, None)))
+    p50 = (percentile(epochs[0.0], 50), percentile(epochs[None], 50))
     sizes = Sizes([2_000] * scale.warm_up + [scale.large_rows] * 2, [scale.large_rows] * scale.large_files)
     dataset = lab.stage("backlog", lambda folder: make_totals(folder, 1_000_000, sizes))
     large = Job("slipstream", "totals", dataset, target_latency="2s")
-    _there_and_back(lab, large, (0.0, None))
-    on, off = (
-        [lab.measure(replace(large, delay=delay, attempt=attempt)).seconds for attempt in (1, 2)]
-        for delay in (0.0, None)
-    )
-    rows = lab.measure(large).rows
-    rates = (2 * rows / sum(on), 2 * rows / sum(off))
+    runs = _there_and_back(lab, large, (0.0, None))
+    rates = (_rate(runs[0.0]), _rate(runs[None]))
     return [
         Finding("safety", "1,000 rows an epoch, p50, on against off", "ms", *p50, WITHIN),
         Finding("safety", "backlog, on against off", "rows/s", *rates, Target("at_least", 1 / 1.1)),
@@ -128,13 +123,21 @@ def _our_part(measured: Measured) -> float:
     return measured.steps["decision"] + measured.steps["catch-up"]
 
 
-def _there_and_back(lab: Lab, job: Job, delays: Sequence[Delay]) -> dict[Delay, list[float]]:
-    """The batches at each delay, measured in this order and then in the opposite one: what drifts on a machine that is
+def _there_and_back(lab: Lab, job: Job, delays: Sequence[Delay]) -> dict[Delay, list[Measured]]:
+    """Two runs at each delay, made in this order and then in the opposite one: what drifts on a machine that is
     shared drifts for all of them.
     """
     there = {delay: lab.measure(replace(job, delay=delay)) for delay in delays}
     back = {delay: lab.measure(replace(job, delay=delay, attempt=2)) for delay in reversed(delays)}
-    return {delay: there[delay].batches + back[delay].batches for delay in delays}
+    return {delay: [there[delay], back[delay]] for delay in delays}
+
+
+def _batches(runs: Mapping[Delay, list[Measured]]) -> dict[Delay, list[float]]:
+    return {delay: [batch for run in made for batch in run.batches] for delay, made in runs.items()}
+
+
+def _rate(runs: Sequence[Measured]) -> float:
+    return sum(run.rows for run in runs) / sum(run.seconds for run in runs)
 
 
 def _line(runs: Mapping[float, list[float]], percent: int) -> list[tuple[float, float]]:

@@ -46,6 +46,8 @@ class Lab:
     def __init__(self, console: Console, plots: Path) -> None:
         self.console, self._plots = console, plots
         self.runs: dict[Job, Measured] = {}
+        self.failures: dict[str, str] = {}
+        """What could not be carried out, by the name of the benchmark or of the part of one."""
         self._environment = {**os.environ, "JAVA_HOME": str(java_home(os.environ))}
         self._folder = Path(tempfile.mkdtemp(prefix="slipstream-bench-"))
 

@@ -6,12 +6,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from statistics import quantiles
 from typing import Any
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.table import Table
+
+from slipstream.epoch.report import percentile
 
 Rows = list[dict[str, Any]]
 
@@ -35,7 +36,7 @@ class Board:
 
     def figures(self) -> dict[str, str]:
         seconds = time.monotonic() - self.started
-        p50, p99 = _percentiles(self.latencies)
+        p50, p99 = percentile(self.latencies, 50), percentile(self.latencies, 99)
         down = "running" if self.killed is None else f"dead for {time.monotonic() - self.killed:.1f} s"
         return {
             "seconds": f"{seconds:.0f}",
@@ -68,13 +69,6 @@ def screen(console: Console, board: Board) -> Iterator[Callable[[], None]]:
         return
     with Live(console=console, auto_refresh=False) as live:
         yield lambda: live.update(board.render(), refresh=True)
-
-
-def _percentiles(values: list[float]) -> tuple[float, float]:
-    if len(values) < 2:
-        return (values[0], values[0]) if values else (0.0, 0.0)
-    cuts = quantiles(values, n=100, method="inclusive")
-    return cuts[49], cuts[98]
 
 
 def _money(cents: int) -> str:

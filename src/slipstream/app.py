@@ -496,11 +496,8 @@ class App:
         return views
 
     def _entry(self, view: str) -> dict[str, Any]:
-        views = self._catalog()
-        if view not in views:
-            raise UnknownView(view, views)
-        entry: dict[str, Any] = views[view]
-        return entry
+        self._ready()
+        return self._claim.store.view(view)
 
     def _load(self, view: str, as_of: int, since: int | None = None) -> DataFrame:
         """A view's contents, or its changes, as a frame: read by the workers that run the epochs, which are warm."""

@@ -53,7 +53,7 @@ from slipstream.plan import (
 from slipstream.rebuild import Rebuild, carry_out, plan_rebuild
 from slipstream.settings import Durability, History, Limits, Settings, starting
 from slipstream.sources import Source
-from slipstream.trace import list_layers, open_layer
+from slipstream.trace import epoch_layers
 
 
 @dataclass(frozen=True)
@@ -194,11 +194,10 @@ class _Plans:
         found = {}
         for trace in self._able:
             figures = measured.get(f"{trace}{PARTIAL}") or measured.get(trace, {})
-            names = [name for name in list_layers(root / trace) if name.lo == name.hi == epoch]
-            if "rows_in" in figures and names:
-                with suppress(FileNotFoundError):  # merged already: there is another epoch to look at
-                    keys = sum(open_layer(root / trace, name).rows for name in names)
-                    found[trace] = Seen(figures["rows_in"], keys)
+            with suppress(FileNotFoundError):  # merged already: there is another epoch to look at
+                layers = epoch_layers(root / trace, epoch)
+                if "rows_in" in figures and layers:
+                    found[trace] = Seen(figures["rows_in"], sum(layer.rows for layer in layers))
         return found
 
 

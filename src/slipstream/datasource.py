@@ -67,18 +67,16 @@ class _Asked:
         if not path or not view:
             raise BadReadOption('name the store and the view: .option("view", NAME).load(STORE)')
         store = Store.existing(path)
-        views = store.catalog()["views"]
-        if view not in views:
-            raise UnknownView(view, views)
+        entry = store.view(view)
         columns = [each.strip() for each in (options.get("columns") or "").split(",") if each.strip()]
-        known = [field["name"] for field in views[view]["schema"]["fields"]]
+        known = [field["name"] for field in entry["schema"]["fields"]]
         for column in columns:
             if column not in known:
                 raise UnknownView(column, known, f"column of '{view}'")
         since = options.get("since")
         asked = options.get("until") if since is not None else options.get("asOf")
         as_of = resolve_epoch(store.root, asked)
-        return _Asked(store.root, views[view], columns, as_of, None if since is None else int(since))
+        return _Asked(store.root, entry, columns, as_of, None if since is None else int(since))
 
 
 class ViewReader(DataSourceReader):

@@ -23,7 +23,7 @@ import pyarrow.types as pt
 
 from slipstream.errors import MissingLayer
 from slipstream.trace import Span, TraceReader
-from slipstream.trace.rows import column, integers, is_bag, key_columns, value_columns
+from slipstream.trace.rows import column, integers, is_bag, key_columns, value_columns, weights
 
 FILE = "sums.jsonl"
 Words = npt.NDArray[np.uint64]
@@ -37,8 +37,7 @@ def epoch_sums(directory: Path, since: int, until: int) -> dict[int, int]:
     if not is_bag(reader.schema):
         return {epoch: _keyed_sum(directory, epoch, reader.schema) for epoch in range(since + 1, until + 1)}
     table = reader.log(since, until, ["r", "epoch", "diff"])
-    with np.errstate(over="ignore"):
-        weighted = integers(table, "r").view(np.uint64) * integers(table, "diff").view(np.uint64)
+    weighted = weights(table)
     epochs = integers(table, "epoch")
     found = dict.fromkeys(range(since + 1, until + 1), 0)
     order = np.argsort(epochs, kind="stable")
@@ -78,11 +77,7 @@ def state_sum(directory: Path, epoch: int) -> int:
     bag = is_bag(reader.schema)
     for table in reader.snapshot(["r", "diff"] if bag else None):
         rows = table.combine_chunks()
-        if bag:
-            with np.errstate(over="ignore"):
-                words = integers(rows, "r").view(np.uint64) * integers(rows, "diff").view(np.uint64)
-        else:
-            words = row_hashes(rows)
+        words = weights(rows) if bag else row_hashes(rows)
         total += int(words.sum(dtype=np.uint64))
     return total % (1 << 64)
 

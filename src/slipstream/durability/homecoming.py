@@ -51,7 +51,7 @@ class Homecoming(threading.Thread):
         with ThreadPoolExecutor(_PARALLEL) as pool:
             list(pool.map(_brought, [root / layer for layer in layers]))
         catalog = json.loads((root / "catalog.json").read_text())
-        traces = away_in(root)
+        traces = _traces(layers)
         restored = {key: trace for key, trace in summed(catalog).items() if trace in traces}
         wrong = mismatches(root, read_sums(root), epoch, restored)
         (root / FILE).unlink()
@@ -73,7 +73,11 @@ def all_home(root: Path) -> bool:
 
 def away_in(root: Path) -> set[str]:
     """The traces of which some layers may be elsewhere."""
-    return {layer.rpartition("/")[0] for layer in _listed(root)[1]}
+    return _traces(_listed(root)[1])
+
+
+def _traces(layers: Sequence[str]) -> set[str]:
+    return {layer.rpartition("/")[0] for layer in layers}
 
 
 def _listed(root: Path) -> tuple[int, list[str]]:

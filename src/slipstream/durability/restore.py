@@ -241,13 +241,17 @@ def _bring_layers(
             noted = known.get((trace, kept.layer.filename))
             if not (path.exists() and noted is not None and path.stat().st_size == noted[0]):
                 missing.append((trace, kept))
-    late = [
-        (trace, kept) for trace, kept in missing if large is not None and kept.object and kept.bytes >= large
-    ]
+
+    def may_wait(kept: Kept) -> bool:
+        return large is not None and bool(kept.object) and kept.bytes >= large
+
+    late = [(trace, kept) for trace, kept in missing if may_wait(kept)]
     for trace, kept in late:
         leave(replica, manifest, trace, kept, root)
     list_away(root, manifest.epoch, [f"{trace}/{kept.layer.filename}" for trace, kept in late])
-    fetch_layers(replica, manifest, (each for each in missing if each not in late), root, spool)
+    fetch_layers(
+        replica, manifest, ((trace, kept) for trace, kept in missing if not may_wait(kept)), root, spool
+    )
     return {trace for trace, _ in late}
 
 

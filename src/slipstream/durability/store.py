@@ -28,7 +28,7 @@ from typing import IO, Any
 
 from slipstream.crashing import crash_point, crash_points
 from slipstream.durability.lineage import LineageWriter
-from slipstream.errors import NewerFormat, NotAStore, OtherApp, StoreInUse
+from slipstream.errors import NewerFormat, NotAStore, OtherApp, StoreInUse, UnknownView
 from slipstream.trace import Fence, LayerName, list_all
 
 crash_points(
@@ -183,6 +183,14 @@ class Store:
         if not (self.root / "catalog.json").exists():
             return {"sources": {}, "views": {}}
         return self._read("catalog.json")
+
+    def view(self, name: str) -> dict[str, Any]:
+        """A view's entry in the catalog; an error that lists the others where there is none."""
+        views = self.catalog()["views"]
+        if name not in views:
+            raise UnknownView(name, views)
+        entry: dict[str, Any] = views[name]
+        return entry
 
     def write_catalog(self, catalog: dict[str, Any]) -> None:
         self._write("catalog.json", catalog)

@@ -20,7 +20,7 @@ constant), the first epoch is computed even if there is none yet. Before it, at 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -36,14 +36,14 @@ from slipstream.durability.frontiers import Watching
 from slipstream.durability.lineage import JSON, Computed, Cut, History, LineageWriter
 from slipstream.durability.store import Claim
 from slipstream.epoch.behind import Behind
-from slipstream.epoch.culprit import Tables, culprits
+from slipstream.epoch.culprit import MOST_ROWS, Tables, culprits
 from slipstream.epoch.cut import Budget
 from slipstream.epoch.report import EpochReport, Summary
 from slipstream.epoch.template import FAILURES, Outcome, Template
 from slipstream.epoch.watermarks import Watermarks
 from slipstream.errors import BadInput, EpochFailed, Superseded
 from slipstream.settings import Durability
-from slipstream.trace import Span, TraceWriter, list_layers, open_layer
+from slipstream.trace import Span, TraceWriter, epoch_layers
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.002, 0.02
 
@@ -235,25 +235,30 @@ class Loop:
             failed = self._template.failing(self._spark, self._frames(cut), self._sent(cut))
         except FAILURES:  # already the input cannot be read
             failed = {}
-        causes = {view: cause + self._culprits(view, cut) for view, cause in self._causes(failed).items()}
-        return EpochFailed(cut.epoch, self._frontier, causes or {"": str(error)})
+        causes = self._causes(failed)
+        blamed = self._culprits(causes, cut) if causes else {}
+        told = {view: cause + blamed.get(view, "") for view, cause in causes.items()}
+        return EpochFailed(cut.epoch, self._frontier, told or {"": str(error)})
 
-    def _culprits(self, view: str, cut: Cut) -> str:
-        """The rows that a view fails on, in words; none where that cannot be told."""
+    def _culprits(self, views: Iterable[str], cut: Cut) -> dict[str, str]:
+        """The rows that views fail on, in words; none where that cannot be told, or the input is too large to ask."""
         try:
             frames = self._frames(cut)
-            tables = {name: frame.toArrow() for name, frame in frames.items()}
-
-            def fails(given: Tables) -> bool:
-                parts = {
-                    name: self._spark.createDataFrame(each, frames[name].schema)
-                    for name, each in given.items()
-                }
-                return self._template.failure(self._spark, view, parts, self._sent(cut)) is not None
-
-            found = culprits(fails, tables)
+            tables = {name: frame.limit(MOST_ROWS + 1).toArrow() for name, frame in frames.items()}
+            if any(table.num_rows > MOST_ROWS for table in tables.values()):
+                return {}
+            return {view: self._culprits_of(view, cut, frames, tables) for view in views}
         except FAILURES:
-            return ""
+            return {}
+
+    def _culprits_of(self, view: str, cut: Cut, frames: Mapping[str, DataFrame], tables: Tables) -> str:
+        def fails(given: Tables) -> bool:
+            parts = {
+                name: self._spark.createDataFrame(each, frames[name].schema) for name, each in given.items()
+            }
+            return self._template.failure(self._spark, view, parts, self._sent(cut)) is not None
+
+        found = culprits(fails, tables)
         shown = {
             name: {column: value for column, value in row.to_pylist()[0].items() if column[0] != "_"}
             for name, row in found.items()
@@ -315,8 +320,7 @@ class Loop:
         """How many rows came too late for each operator that follows event time."""
         counts = {}
         for view, trace in self._late.items():
-            directory = self._claim.store.root / trace
-            layers = [open_layer(directory, name) for name in list_layers(directory) if name.lo == epoch]
+            layers = epoch_layers(self._claim.store.root / trace, epoch)
             counts[view] = sum(int(part.integers("diff").sum()) for layer in layers for part in layer.parts)
         return {view: count for view, count in counts.items() if count}
 

@@ -102,19 +102,21 @@ class Template:
         """The views that fail over these inputs, each tried alone, and what each fails of. For an epoch that failed:
         the layers that this writes are not to be kept.
         """
-        tried = {view: self.failure(spark, view, frames, sent) for view in self._views}
+        pairs = self._all_inputs(frames, sent)
+        _tell(spark, sent)
+        tried = {view: self._failure(view, pairs) for view in self._views}
         return {view: error for view, error in tried.items() if error is not None}
 
     def failure(
         self, spark: SparkSession, view: str, frames: Mapping[str, DataFrame], sent: EpochProperty
     ) -> BaseException | None:
         """What one view fails of over these inputs, if it does."""
-        catalyst = self._catalyst
-        pairs = self._inputs(frames, sent)
-        for shared in self._build.shared:
-            plan = self._build.bind(shared.leaf, catalyst.swap(shared.plan, pairs))
-            pairs.append((shared.leaf.node, plan))
+        pairs = self._all_inputs(frames, sent)
         _tell(spark, sent)
+        return self._failure(view, pairs)
+
+    def _failure(self, view: str, pairs: list[tuple[Node, Node]]) -> BaseException | None:
+        catalyst = self._catalyst
         try:
             for plan in self._views[view]:
                 whole = catalyst.frame(catalyst.swap(plan, pairs))
@@ -122,6 +124,14 @@ class Template:
         except FAILURES as error:
             return error
         return None
+
+    def _all_inputs(self, frames: Mapping[str, DataFrame], sent: EpochProperty) -> list[tuple[Node, Node]]:
+        """The same as `_inputs`, and what is shared, computed anew wherever it is read."""
+        pairs = self._inputs(frames, sent)
+        for shared in self._build.shared:
+            plan = self._build.bind(shared.leaf, self._catalyst.swap(shared.plan, pairs))
+            pairs.append((shared.leaf.node, plan))
+        return pairs
 
     def _inputs(self, frames: Mapping[str, DataFrame], sent: EpochProperty) -> list[tuple[Node, Node]]:
         """What takes the place of which leaf."""

@@ -10,7 +10,7 @@ import pyarrow as pa
 from slipstream.dataflow.contents import Contents
 from slipstream.durability.store import Store
 from slipstream.durability.timetravel import resolve_epoch
-from slipstream.errors import MissingLayer, UnknownView
+from slipstream.errors import MissingLayer
 from slipstream.trace import Span
 
 _ATTEMPTS = 5
@@ -19,10 +19,7 @@ _ATTEMPTS = 5
 def read_view(store: str | Path, view: str, as_of: int | str | datetime | None = None) -> pa.Table:
     """A view as of an epoch or a time, by default now, as an Arrow table in no particular order."""
     found = Store.existing(store)
-    views = found.catalog()["views"]
-    if view not in views:
-        raise UnknownView(view, views)
-    contents = Contents.described(views[view]["contents"])
+    contents = Contents.described(found.view(view)["contents"])
     for attempt in range(_ATTEMPTS):
         try:
             tables = contents.now(found.root, resolve_epoch(found.root, as_of), Span.whole())

@@ -2,7 +2,7 @@
 
 from slipstream.trace.away import bring, is_away, leave_note
 from slipstream.trace.cover import Piece, cover, history_reach, tile
-from slipstream.trace.layer import Layer, list_all, list_layers, open_layer, write_layer
+from slipstream.trace.layer import Layer, epoch_layers, list_all, list_layers, open_layer, write_layer
 from slipstream.trace.merge import as_flat, carry_out, layer_stats, merge_flat, pack_log, upkeep
 from slipstream.trace.naming import PLACES, Fence, LayerName, Span, places, shard_span
 from slipstream.trace.policy import LayerStat, Merge, Pack, Remove, Upkeep, plan_upkeep
@@ -33,6 +33,7 @@ __all__ = [
     "collapse_keyed",
     "consolidate",
     "cover",
+    "epoch_layers",
     "equal",
     "group_rows",
     "history_reach",

@@ -14,8 +14,8 @@ import fcntl
 import json
 import os
 from collections.abc import Mapping
-from importlib import import_module
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 _MAGIC = b'{"away": '
@@ -43,5 +43,4 @@ def bring(path: Path) -> None:
         if not content.startswith(_MAGIC) or path.stat().st_ino != os.fstat(note.fileno()).st_ino:
             return
         said = json.loads(content)
-        module, _, function = said["away"].partition(":")
-        getattr(import_module(module), function)(path, said)
+        resolve_name(said["away"])(path, said)

@@ -143,6 +143,11 @@ def open_layer(directory: Path, name: LayerName) -> Layer:
     return _OPEN.get(directory / name.filename, name)
 
 
+def epoch_layers(directory: Path, epoch: int) -> list[Layer]:
+    """The layers that one epoch wrote to a trace. Raises FileNotFoundError if one is merged away meanwhile."""
+    return [open_layer(directory, name) for name in list_layers(directory) if name.lo == name.hi == epoch]
+
+
 @dataclass
 class _Cache:
     """The least recently used layers are let go; their maps end when nobody uses them any more."""

@@ -125,6 +125,12 @@ def integers(table: pa.Table, name: str) -> Ints:
     return result
 
 
+def weights(table: pa.Table) -> npt.NDArray[np.uint64]:
+    """What each update of a bag adds to its epoch checksum: the row's hash times its diff, modulo 2^64."""
+    with np.errstate(over="ignore"):
+        return integers(table, "r").view(np.uint64) * integers(table, "diff").view(np.uint64)
+
+
 def consolidate(table: pa.Table, *, keep_epochs: bool = False) -> pa.Table:
     """A bag's updates added up: one row for each distinct row (and epoch, if kept), none that sum to zero.
 
