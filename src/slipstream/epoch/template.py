@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,7 +59,7 @@ class Template:
         self._leaves = leaves
         self._views = views
         self._plan = build.catalyst.union(list(terminals))
-        self._bound: dict[str, tuple[int, Any]] = {}
+        self._bound: dict[int, tuple[int, Any]] = {}
         self._last: DataFrame | None = None
 
     def measured(self) -> dict[str, dict[str, int]]:
@@ -72,20 +73,20 @@ class Template:
         pairs = self._inputs(frames, sent)
         kept = []
         for shared in self._build.shared:
-            frame = catalyst.frame(catalyst.swap(shared.plan, pairs)).persist()
+            frame, relation = catalyst.kept(catalyst.swap(shared.plan, pairs))
             kept.append(frame)
-            pairs.append((shared.leaf.node, self._build.bind(shared.leaf, catalyst.cached(frame))))
+            pairs.append((shared.leaf.node, self._bind(shared.leaf, relation)))
         frame = catalyst.frame(catalyst.swap(self._plan, pairs) if pairs else self._plan)
         clock.lap("leaf")
-        _tell(spark, sent)
         try:
-            catalyst.planned(frame)
-            clock.lap("plan")
-            stats = [json.loads(said) for said in catalyst.collect_strings(frame)]
-            clock.lap("run")
+            with _told(spark, sent):
+                catalyst.planned(frame)
+                clock.lap("plan")
+                stats = [json.loads(said) for said in catalyst.collect_strings(frame)]
+                clock.lap("run")
         finally:
             for each in kept:
-                each.unpersist()
+                catalyst.dropped(each)
         self._last = frame
         observed = catalyst.observed(frame)
         counts = {name: seen for name, seen in observed.items() if observed_watermark(name) is None}
@@ -103,8 +104,8 @@ class Template:
         the layers that this writes are not to be kept.
         """
         pairs = self._all_inputs(frames, sent)
-        _tell(spark, sent)
-        tried = {view: self._failure(view, pairs) for view in self._views}
+        with _told(spark, sent):
+            tried = {view: self._failure(view, pairs) for view in self._views}
         return {view: error for view, error in tried.items() if error is not None}
 
     def failure(
@@ -112,8 +113,8 @@ class Template:
     ) -> BaseException | None:
         """What one view fails of over these inputs, if it does."""
         pairs = self._all_inputs(frames, sent)
-        _tell(spark, sent)
-        return self._failure(view, pairs)
+        with _told(spark, sent):
+            return self._failure(view, pairs)
 
     def _failure(self, view: str, pairs: list[tuple[Node, Node]]) -> BaseException | None:
         catalyst = self._catalyst
@@ -135,31 +136,47 @@ class Template:
 
     def _inputs(self, frames: Mapping[str, DataFrame], sent: EpochProperty) -> list[tuple[Node, Node]]:
         """What takes the place of which leaf."""
-        pairs = [(self._leaves[name].node, self._bind(name, frame)) for name, frame in frames.items()]
+        analysed = self._catalyst.analysed
+        bound = {name: self._bind(self._leaves[name], analysed(frame)) for name, frame in frames.items()}
+        pairs = [(self._leaves[name].node, plan) for name, plan in bound.items()]
         if sent.epoch == FIRST_EPOCH:
             pairs += [
                 (each.leaf.node, self._build.bind(each.leaf, each.plan)) for each in self._build.constants
             ]
         return pairs
 
-    def _bind(self, name: str, frame: DataFrame) -> Node:
-        """A frame in the place of a source's leaf. Where its attributes are those of the last epoch, so are
-        the aliases.
-        """
-        plan = self._catalyst.analysed(frame)
+    def _bind(self, leaf: Leaf, plan: Node) -> Node:
+        """A plan in the place of a leaf. Where its attributes are those of the last epoch, so are the aliases."""
         identity = plan.output().hashCode()
-        known = self._bound.get(name)
+        known = self._bound.get(id(leaf))
         if known is None or known[0] != identity:
-            bound = self._build.bind(self._leaves[name], plan)
-            self._bound[name] = (identity, bound.projectList())
+            bound = self._build.bind(leaf, plan)
+            self._bound[id(leaf)] = (identity, bound.projectList())
             return bound
         return self._catalyst.project_as(known[1], plan)
 
 
-def _tell(spark: SparkSession, sent: EpochProperty) -> None:
-    """What the tasks of this thread's jobs must know."""
-    spark.sparkContext.setLocalProperty(EPOCH_PROPERTY, sent.encode())
-    spark.sparkContext.setLocalProperty("spark.scheduler.pool", EPOCH_POOL)
+@contextmanager
+def _told(spark: SparkSession, sent: EpochProperty) -> Iterator[None]:
+    """What the tasks of this thread's jobs must know, for as long as they are an epoch's. Spark looks through the stack
+    for a name for each RDD, unless it is told one.
+    """
+    name = f"epoch {sent.epoch}"
+    properties = {
+        EPOCH_PROPERTY: sent.encode(),
+        "spark.scheduler.pool": EPOCH_POOL,
+        "callSite.short": name,
+        "callSite.long": name,
+    }
+    context: Any = spark.sparkContext
+    before = {key: context.getLocalProperty(key) for key in properties}
+    for key, value in properties.items():
+        context.setLocalProperty(key, value)
+    try:
+        yield
+    finally:
+        for key, value in before.items():
+            context.setLocalProperty(key, value)
 
 
 class _Stopwatch:

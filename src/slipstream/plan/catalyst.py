@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
@@ -30,6 +30,7 @@ from pyspark.sql.types import (
 )
 
 from slipstream.errors import BadDuration
+from slipstream.plan.jvm import Remembered
 
 Node = Any
 Expr = Any
@@ -47,7 +48,7 @@ class Catalyst:
 
     def __init__(self, spark: SparkSession) -> None:
         self.spark = spark
-        self._jvm = cast(Any, spark._jvm)
+        self._jvm: Any = Remembered(spark._jvm)
         self._jsession: Any = spark._jsparkSession
         catalyst = self._jvm.org.apache.spark.sql.catalyst
         self._plans: Any = catalyst.plans.logical
@@ -56,6 +57,7 @@ class Catalyst:
         self._columns: Any = self._jvm.org.apache.spark.sql.classic.ExpressionUtils
         self._joins: Any = catalyst.plans
         self._none: Any = getattr(getattr(self._jvm.scala, "None$"), "MODULE$")
+        self._empty = self.sequence([])
 
     # Taking apart
 
@@ -269,7 +271,7 @@ class Catalyst:
         """What DataFrame calls make of a plan. They see a stub with the plan's attributes, so each analyses
         only itself.
         """
-        stub = self._plans.LocalRelation(plan.output(), self.sequence([]), False, self._none)
+        stub = self._plans.LocalRelation(plan.output(), self._empty, False, self._none)
         return self.swap(self.analysed(change(self.frame(stub))), [(stub, plan)])
 
     def select(self, plan: Node, columns: Sequence[Column]) -> Node:
@@ -303,8 +305,8 @@ class Catalyst:
         return self._ids.newExprId()
 
     def alias(self, expr: Expr, name: str, expr_id: Any | None = None) -> Expr:
-        empty = self.sequence([])
-        return self._exprs.Alias(expr, name, expr_id or self.new_id(), empty, self._none, empty)
+        extra = (self._empty, self._none, self._empty)
+        return self._exprs.Alias(expr, name, expr_id or self.new_id(), *extra)
 
     def renamed(self, attribute: Expr, target: Expr) -> Expr:
         """An attribute under the name and expression id of another."""
@@ -432,7 +434,7 @@ class Catalyst:
     def sort_order(self, expr: Expr, descending: bool) -> Expr:
         """An expression as a sort key."""
         direction = getattr(getattr(self._exprs, "Descending$" if descending else "Ascending$"), "MODULE$")
-        return self._exprs.SortOrder(expr, direction, direction.defaultNullOrdering(), self.sequence([]))
+        return self._exprs.SortOrder(expr, direction, direction.defaultNullOrdering(), self._empty)
 
     def order_prefix(self, order: Expr) -> Column:
         """A 64-bit integer that sorts as the sort key does, as far as 64 bits go (ties may hide a
@@ -442,7 +444,7 @@ class Catalyst:
         if isinstance(kind, DecimalType) and kind.precision > _LONG_DIGITS:
             # Spark's own prefix of a wide decimal rounds the value in place, and the row would keep it so.
             wide = self.cast(order.child(), self._jvm.org.apache.spark.sql.types.DataTypes.DoubleType)
-            order = self._exprs.SortOrder(wide, order.direction(), order.nullOrdering(), self.sequence([]))
+            order = self._exprs.SortOrder(wide, order.direction(), order.nullOrdering(), self._empty)
             kind = DoubleType()
         prefix = self.column(self._exprs.SortPrefix(order))
         if isinstance(kind, StringType | BinaryType | DoubleType | FloatType):  # compared as unsigned
@@ -467,9 +469,15 @@ class Catalyst:
         """A projection whose list was made before."""
         return self._plans.Project(project_list, child)
 
-    def cached(self, frame: DataFrame) -> Node:
-        """The relation that stands for a persisted frame."""
-        return frame._jdf.queryExecution().withCachedData()
+    def kept(self, plan: Node) -> tuple[DataFrame, Node]:
+        """A plan's rows, to be kept once they are computed, and the relation that stands for them."""
+        frame = self.frame(plan)
+        frame._jdf.persist()
+        return frame, frame._jdf.queryExecution().withCachedData()
+
+    def dropped(self, frame: DataFrame) -> None:
+        """Keep a frame's rows no longer."""
+        frame._jdf.unpersist()
 
     def planned(self, frame: DataFrame) -> None:
         """Optimise and plan a frame, so that running it does only that."""
@@ -478,7 +486,8 @@ class Catalyst:
     def collect_strings(self, frame: DataFrame) -> list[str]:
         """Run a frame of one string column."""
         rows = frame._jdf.collectAsList()
-        return [row.getString(0) for row in rows]
+        # Not by iterating: PySpark asks the JVM thirty times what the exception is that ends it.
+        return [rows.get(i).getString(0) for i in range(rows.size())]
 
     def stage_metrics(self, frame: DataFrame) -> dict[str, dict[str, int]]:
         """What Spark measured of each Python stage of a frame that has run, by the name of its function.

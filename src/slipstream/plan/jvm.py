@@ -1,0 +1,30 @@
+"""Names in the JVM, each looked up once.
+
+To py4j every part of a dotted name is a question to the JVM, which looks for a class of that name in each of Spark's
+three hundred jars before it answers that it is a package: a millisecond for `java.util.ArrayList`, and an epoch says
+such names a hundred times.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from py4j.java_gateway import JavaClass, JavaPackage
+
+
+class Remembered:
+    """A package or a class, and what was found in it."""
+
+    def __init__(self, found: Any) -> None:
+        self._found = found
+
+    def __getattr__(self, name: str) -> Any:
+        member = getattr(self._found, name)
+        if isinstance(member, JavaPackage | JavaClass):
+            member = Remembered(member)
+        setattr(self, name, member)
+        return member
+
+    def __call__(self, *arguments: Any) -> Any:
+        """A new object of the class."""
+        return self._found(*arguments)
