@@ -35,7 +35,7 @@ test: setup ## lint, types, tests: what CI runs
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
-	$(BIN)/pytest
+	$(BIN)/pytest --numprocesses 2 --dist worksteal
 
 SECONDS ?= 600
 torture: setup ## kill the processes of a running app at random for SECONDS=600, and check that it is never wrong

@@ -201,9 +201,7 @@ def floor(lab: Lab, scale: Scale) -> list[Finding]:
 def tpch(lab: Lab, scale: Scale) -> list[Finding]:
     """Each query of TPC-H after one row in a thousand has changed, beside computing it in full."""
     name = f"tpch-{scale.tpch:g}"
-    dataset = lab.stage(
-        name, lambda folder: make_tpch(folder, scale.tpch, scale.tpch_files, scale.tpch_files)
-    )
+    dataset = lab.stage(name, lambda folder: make_tpch(folder, scale.tpch, scale.warm_up, scale.tpch_files))
     kept, batch = {}, {}
     for number in NUMBERS:
         job = Job("slipstream", "tpch", dataset, number=number, scale=scale.tpch)

@@ -134,6 +134,7 @@ SHAPES = {
     "with_cte": "WITH t AS (SELECT k, sum(l) s FROM a GROUP BY k) "
     "SELECT x.k, x.s, y.s AS ys FROM t x JOIN t y ON x.s < y.s",
     "natural": "SELECT * FROM a NATURAL JOIN b",
+    "key_twice": "SELECT k, k AS again FROM a GROUP BY k",
 }
 
 

@@ -78,7 +78,8 @@ class Contents:
         if as_of == 0:
             return
         reader = TraceReader(root / self.trace, as_of, span, schema=self.stored)
-        for chunk in reader.snapshot(None if self.buffers else [*self.columns, *self._bag()]):
+        needed = list(dict.fromkeys([*self.columns, *self._bag()]))  # a key may be shown under two names
+        for chunk in reader.snapshot(None if self.buffers else needed):
             rows = chunk.combine_chunks()
             if self._bag():
                 times = np.maximum(integers(rows, "diff"), 0)

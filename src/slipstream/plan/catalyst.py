@@ -30,7 +30,7 @@ from pyspark.sql.types import (
 )
 
 from slipstream.errors import BadDuration
-from slipstream.plan.jvm import Remembered
+from slipstream.jvm import Remembered
 
 Node = Any
 Expr = Any
