@@ -1,8 +1,8 @@
 """Names in the JVM, each looked up once.
 
 To py4j every part of a dotted name is a question to the JVM, which looks for a class of that name in each of Spark's
-three hundred jars before it answers that it is a package: a millisecond for `java.util.ArrayList`, and an epoch says
-such names a hundred times.
+almost three hundred jars before it answers that it is a package: a millisecond for `java.util.ArrayList`, and an epoch
+says such names a hundred times.
 """
 
 from __future__ import annotations

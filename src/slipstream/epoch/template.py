@@ -136,9 +136,8 @@ class Template:
 
     def _inputs(self, frames: Mapping[str, DataFrame], sent: EpochProperty) -> list[tuple[Node, Node]]:
         """What takes the place of which leaf."""
-        analysed = self._catalyst.analysed
-        bound = {name: self._bind(self._leaves[name], analysed(frame)) for name, frame in frames.items()}
-        pairs = [(self._leaves[name].node, plan) for name, plan in bound.items()]
+        given = [(self._leaves[name], self._catalyst.analysed(frame)) for name, frame in frames.items()]
+        pairs = [(leaf.node, self._bind(leaf, plan)) for leaf, plan in given]
         if sent.epoch == FIRST_EPOCH:
             pairs += [
                 (each.leaf.node, self._build.bind(each.leaf, each.plan)) for each in self._build.constants

@@ -19,6 +19,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+from slipstream.jvm import Remembered
+
 SESSION_SETTINGS = {
     # A large file is split over the cores, ten small ones are not ten tasks.
     "spark.sql.files.openCostInBytes": str(1 << 20),
@@ -35,13 +37,12 @@ class Template:
 
     def __init__(self, frame: DataFrame) -> None:
         self._spark: SparkSession = frame.sparkSession
-        jvm: Any = self._spark._jvm
+        jvm: Any = Remembered(self._spark._jvm)
         self._session: Any = self._spark._jsparkSession
         self._plan: Any = frame._jdf.queryExecution().analyzed()
         leaves = self._plan.collectLeaves()
         assert leaves.size() == 1, leaves.toString()
         self.leaf: Any = leaves.head()
-        # Every dotted name is a round trip to the JVM, so those used in each epoch are looked up here.
         self._hash_map: Any = jvm.java.util.HashMap
         self._utils: Any = jvm.PythonUtils
         self._dataset: Any = getattr(getattr(jvm, "org.apache.spark.sql.classic.Dataset$"), "MODULE$")
@@ -59,7 +60,7 @@ class FilesTemplate(Template):
 
     def __init__(self, frame: DataFrame) -> None:
         super().__init__(frame)
-        jvm: Any = self._spark._jvm
+        jvm: Any = Remembered(self._spark._jvm)
         package = jvm.org.apache.spark.sql.execution.datasources
         self._index: Any = package.InMemoryFileIndex
         self._relation: Any = package.HadoopFsRelation
@@ -112,7 +113,7 @@ class ArrowFrames:
     """Frames of Arrow IPC streams that have exactly the columns of `schema`, as `rows.arrow_schema` gives them."""
 
     def __init__(self, spark: SparkSession, schema: StructType) -> None:
-        jvm: Any = spark._jvm
+        jvm: Any = Remembered(spark._jvm)
         self._spark = spark
         self._read: Any = jvm.PythonSQLUtils.readArrowStreamFromFile
         self._types: Any = jvm.org.apache.spark.sql.types.DataType.fromJson(schema.json())
