@@ -18,7 +18,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "slipstream"
 TIERS = (
     {"testing"},
     {"cli", "ui"},
-    {"app", "assembly", "datasource", "definitions", "rebuild"},
+    {"app", "assembly", "datasource", "definitions", "planning", "rebuild"},
     {"observe"},
     {"sources", "sinks"},
     {"epoch"},

@@ -4,11 +4,9 @@ loop.
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Collection, Mapping
-from contextlib import suppress
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -18,7 +16,6 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from slipstream.clock import Clock
-from slipstream.dataflow.combine import PARTIAL
 from slipstream.dataflow.contents import Contents, recorded
 from slipstream.dataflow.graph import Step
 from slipstream.durability.identity import traces_of
@@ -27,33 +24,20 @@ from slipstream.durability.lineage import History as Past
 from slipstream.durability.store import Claim
 from slipstream.epoch import (
     Budget,
-    Looks,
     Loop,
     Rehearsal,
     Rejects,
-    Seen,
-    Template,
     Upkeep,
     Watermarks,
-    advise,
 )
 from slipstream.plan import (
-    Builder,
-    Catalyst,
-    Commons,
     Compiled,
-    Delta,
     LateView,
-    Leaf,
-    Node,
-    ViewCompiler,
-    input_delta,
-    maintainable,
 )
+from slipstream.planning import Declared, Plans
 from slipstream.rebuild import Rebuild, carry_out, plan_rebuild
 from slipstream.settings import Durability, History, Limits, Settings, starting
 from slipstream.sources import Source
-from slipstream.trace import epoch_layers
 
 
 @dataclass(frozen=True)
@@ -82,8 +66,8 @@ def assemble(
     past: Past,
     durability: Durability,
 ) -> Assembly:
-    declared = _Declared(spark, sources, views, recomputed, placeholders, shards, settings.hash_bits)
-    plans = _Plans(declared, settings.partial)
+    declared = Declared(spark, sources, views, recomputed, placeholders, shards, settings)
+    plans = Plans(declared, claim.store.root)
     compiled, leaves = plans.compiled, plans.leaves
     used = {name: sources[name] for name in leaves}
     contents = {view.name: _contents(view) for view in compiled}
@@ -102,7 +86,7 @@ def assemble(
 
     def rebuild(claim: Claim, past: Past, anew: Rebuild) -> None:
         bad = {each.trace: each.schema for each in rejects.values()}
-        carry_out(spark, claim, plans.template, used, past, shards, anew, traces_of(catalog), bad)
+        carry_out(spark, claim, plans.fitting(used), used, past, shards, anew, traces_of(catalog), bad)
 
     compare(claim, past)
 
@@ -115,6 +99,7 @@ def assemble(
                 view["rebuilt"] = rebuilt
         if anew.views:
             rebuild(claim, past, anew)
+        plans.resumed(claim.store.root, past.frontier)
         claim.store.write_catalog(catalog)
         claim.fence(past.frontier, [claim.store.root / trace for trace in traces_of(catalog)])
         histories = [each.trace for each in contents.values()] + [each.trace for each in rejects.values()]
@@ -122,7 +107,7 @@ def assemble(
         return Loop(
             spark=spark,
             claim=claim,
-            template=plans.template,
+            plans=plans,
             inputs=used,
             rejects=rejects,
             budgets={
@@ -138,115 +123,9 @@ def assemble(
             catch_up=catch_up,
             begins=plans.begins,
             reads=_reads(compiled),
-            replan=lambda epoch, rows: plans.better(claim.store.root, epoch, rows),
         )
 
-    return Assembly(plans.steps, loop, Rehearsal(spark, plans.template, used, shards))
-
-
-@dataclass(frozen=True)
-class _Declared:
-    """What plans are made of."""
-
-    spark: SparkSession
-    sources: Mapping[str, Source]
-    views: Mapping[str, DataFrame]
-    recomputed: Collection[str]
-    placeholders: Mapping[str, DataFrame]
-    shards: int
-    hash_bits: int
-
-
-class _Plans:
-    """The epoch's plan as it is now. It is made anew when measurements say that another would be better."""
-
-    def __init__(self, declared: _Declared, forced: bool | None) -> None:
-        self._declared, self._forced = declared, forced
-        self._looks = Looks()
-        self._partial: frozenset[str] = frozenset()
-        self.steps: dict[str, Step] = {}
-        self._make()
-
-    def better(self, root: Path, epoch: int, rows: int) -> Template | None:
-        """Another plan, if what the epoch measured speaks for one."""
-        if not self._able or self._forced is not None or not self._looks.due(rows):
-            return None
-        advised = advise(self._partial, self._seen(root, epoch))
-        if advised == self._partial:
-            return None
-        self._partial = advised
-        self._make()
-        return self.template
-
-    def _make(self) -> None:
-        declared, forced = self._declared, self._forced
-        wanted = self._partial.__contains__ if forced is None else lambda trace: bool(forced)
-        build = Builder(Catalyst(declared.spark), declared.shards, declared.hash_bits, wanted)
-        self.compiled, self.leaves = _compile(build, declared)
-        terminals = [terminal for view in self.compiled for terminal in view.terminals]
-        alone = {view.name: view.terminals or _read_by_others(view) for view in self.compiled}
-        self.template = Template(build, self.leaves, terminals, alone)
-        self.begins, self._able = build.begins, frozenset(build.can_be_partial)
-        self.steps.update((view.name, view.step) for view in self.compiled)
-
-    def _seen(self, root: Path, epoch: int) -> dict[str, Seen]:
-        measured = self.template.measured()
-        found = {}
-        for trace in self._able:
-            figures = measured.get(f"{trace}{PARTIAL}") or measured.get(trace, {})
-            with suppress(FileNotFoundError):  # merged already: there is another epoch to look at
-                layers = epoch_layers(root / trace, epoch)
-                if "rows_in" in figures and layers:
-                    found[trace] = Seen(figures["rows_in"], sum(layer.rows for layer in layers))
-        return found
-
-
-def _compile(build: Builder, declared: _Declared) -> tuple[list[Compiled], dict[str, Leaf]]:
-    """Every view, in the order in which they can be compiled, and the leaves of the sources that they read."""
-    catalyst = build.catalyst
-    views, recomputed, placeholders = declared.views, declared.recomputed, declared.placeholders
-    names = {catalyst.leaf_of(frame): name for name, frame in placeholders.items()}
-    readers: Counter[str] = Counter()
-    plans = {name: maintainable(catalyst, frame) for name, frame in views.items()}
-    for plan in plans.values():
-        for node in catalyst.nodes(plan):
-            identity = catalyst.leaf_id(node)
-            if identity in names:
-                readers[names[identity]] += 1
-    commons = Commons(catalyst, names)
-    for name, plan in plans.items():
-        if name not in recomputed:
-            commons.count(plan, readers[name])
-    inputs: dict[int, Delta] = {}
-    leaves: dict[str, Leaf] = {}
-    for name, source in declared.sources.items():
-        if readers[name]:
-            leaf, delta = input_delta(
-                build,
-                name,
-                placeholders[name].schema,
-                source.changes.mode,
-                source.changes.key,
-                source.order_fields,
-                source.can_reject,
-            )
-            leaves[name] = leaf
-            if readers[name] > 1:
-                delta = replace(delta, plan=build.share(delta.plan))
-            inputs[catalyst.leaf_of(placeholders[name])] = delta
-    compiled = []
-    for name, frame in views.items():
-        compiler = ViewCompiler(build, name, inputs, commons)
-        view = compiler.compile(plans[name], frame.schema, readers[name], name in recomputed)
-        compiled.append(view)
-        if view.delta is not None:
-            inputs[catalyst.leaf_of(placeholders[name])] = replace(view.delta, step=Step("View", name))
-    return compiled, leaves
-
-
-def _read_by_others(view: Compiled) -> tuple[Node, ...]:
-    """The plan of a view that has no terminal of its own, because others read its change."""
-    return () if view.delta is None else (view.delta.plan,)
+    return Assembly(plans.steps, loop, Rehearsal(spark, plans.resumed, used, shards))
 
 
 def _reads(compiled: list[Compiled]) -> dict[str, set[str]]:

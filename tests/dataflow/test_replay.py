@@ -15,11 +15,14 @@ from hypothesis import strategies as st
 
 from slipstream.dataflow.accumulate import Accumulate
 from slipstream.dataflow.accumulators import Argument, Buffer
+from slipstream.dataflow.aside import Aside
+from slipstream.dataflow.broadcast import Broadcast, Move
 from slipstream.dataflow.combine import Combine
 from slipstream.dataflow.extreme import Extreme
 from slipstream.dataflow.join import Join
 from slipstream.dataflow.record import Record
 from slipstream.dataflow.regroup import Regroup
+from slipstream.dataflow.semi import Semi
 from slipstream.dataflow.task import Task
 from slipstream.dataflow.topk import TopK
 from slipstream.dataflow.whole import Whole
@@ -50,6 +53,11 @@ EXTREME = pa.schema(
     [("h", pa.int64()), ("k0", pa.int64()), ("p0", pa.int64()), ("e0", pa.float64()), ("diff", pa.int64())]
 )
 
+ASIDE = Aside("aside", large=0)
+BROADCAST = Join("v", ("left", "right"), JOINED, aside=ASIDE)
+LARGE = pa.schema([field for field in JOINED if field.name not in ("side", "b0")])
+KEYS = pa.schema([field for field in JOINED if field.name != "b0"])
+
 OPERATORS: dict[str, Any] = {
     "accumulate": Accumulate(
         "v",
@@ -64,6 +72,11 @@ OPERATORS: dict[str, Any] = {
     ),
     "join": Join("v", ("left", "right"), JOINED),
     "join, combined": Join("v", ("left", "right"), JOINED, Combine(("k0",), ("a0",), (Argument("double"),))),
+    "join, put aside": BROADCAST,
+    "broadcast": Broadcast(BROADCAST, ASIDE, LARGE),
+    "move": Move(ASIDE, JOINED),
+    "semi": Semi("v", ("left", "keys"), KEYS, anti=False),
+    "anti": Semi("v", ("left", "keys"), KEYS, anti=True),
     "regroup": Regroup("v", ("left", "right"), JOINED),
     "topk": TopK("v", "t", BAG, 3),
     "record": Record("v", "t", BAG),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from slipstream.epoch.advice import ENOUGH_ROWS, FEW, MANY, Looks, Seen, advise
+from slipstream.epoch.advice import ENOUGH_ROWS, FEW, MANY, STILL, Looks, Seen, Stillness, advise
 
 NONE: frozenset[str] = frozenset()
 ROWS = 10 * ENOUGH_ROWS
@@ -43,3 +43,15 @@ def test_a_small_epoch_is_not_looked_at_and_does_not_put_off_the_look() -> None:
     looks = Looks()
     assert not any(looks.due(ENOUGH_ROWS - 1) for _ in range(50))
     assert looks.due(ENOUGH_ROWS)
+
+
+def test_a_side_is_looked_at_once_it_has_been_still_and_the_next_time_later() -> None:
+    still = Stillness()
+    due = []
+    for epoch in range(1, 4 * STILL):
+        still.note(changed=epoch == STILL + 2)
+        if still.due():
+            due.append(epoch)
+        if epoch == STILL + 2:
+            still.put_off()
+    assert due == [STILL, 3 * STILL + 2]

@@ -12,6 +12,9 @@ Pairs that never were must not leave the task, because an expression above may f
 zero). The terms have such pairs, once added and once taken away: with a row that is gone and whose retraction lies in
 another layer, and, where a key changes on both sides, of an old row and a new one. The pairs of such keys are added
 up before they leave.
+
+Rows of one input may have been put aside while the other did not change (`broadcast`). In the epoch in which they
+come back, as a third side, they are met like rows of the input's trace, and written to it.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from slipstream.dataflow.aside import MOVED, Aside, put_aside
 from slipstream.dataflow.combine import Combine
 from slipstream.dataflow.eventtime import Timed, on_time, write_state
 from slipstream.dataflow.task import Task, emit, gather, prefixed
@@ -36,7 +40,7 @@ _ODD = np.int64(0x9E3779B97F4A7C15 - (1 << 64))  # to tell the rows of a pair ap
 
 @dataclass(frozen=True)
 class Join:
-    """One inner join. Input columns: side (0 left, 1 right), h, r, k0.., a0.. (left values), b0.. (right
+    """One inner join. Input columns: side (0 left, 1 right, or `MOVED`), h, r, k0.., a0.. (left values), b0.. (right
     values), diff.
     """
 
@@ -45,6 +49,7 @@ class Join:
     input: pa.Schema
     combine: Combine | None = None
     timed: tuple[Timed, ...] = ()
+    aside: Aside | None = None
 
     @property
     def __name__(self) -> str:
@@ -64,21 +69,35 @@ class Join:
         task = Task.current()
         table = on_time(task, self.timed, gather(batches, self.input))
         left, right = split_sides(table, task.epoch)
-        pairs = self._pairs(task, left, right)
+        moved = self._moved(table, task.epoch)
+        at_left, at_right = match(left, right)
+        terms = self._terms(task, (left, right), moved, at_left, at_right)
+        yield from self.emitted(terms, np.unique(integers(left, "h")[at_left]))
+        layers = [left, right]
+        if moved is not None and self.aside is not None:
+            layers[self.aside.large] = _together(layers[self.aside.large], moved)
+        elif self.aside is not None:
+            task.write(self.aside.trace, put_aside(layers[self.aside.large].slice(0, 0), task.span))
+        for trace, layer in zip(self.traces, layers, strict=True):
+            write_state(task, self.timed, trace, layer)
+
+    def nothing(self, epoch: int) -> tuple[pa.Table, pa.Table]:
+        """No change of either input."""
+        return split_sides(self.input.empty_table(), epoch)
+
+    def emitted(self, terms: Iterable[_Pairs], of_both: Longs) -> Iterator[pa.RecordBatch]:
+        """What leaves the task of the pairs of all terms. of_both: the keys that changed on both sides."""
+        pairs = self._sure(terms, of_both)
         if self.combine is None:
             for made in pairs:
                 yield from emit(made)
         elif all_pairs := list(pairs):
             yield from emit(self.combine(pa.concat_tables(all_pairs).combine_chunks()))
-        write_state(task, self.timed, self.traces[0], left)
-        write_state(task, self.timed, self.traces[1], right)
 
-    def _pairs(self, task: Task, left: pa.Table, right: pa.Table) -> Iterator[pa.Table]:
+    def _sure(self, terms: Iterable[_Pairs], of_both: Longs) -> Iterator[pa.Table]:
         """The change of the product, part by part."""
-        at_left, at_right = match(left, right)
-        of_both = np.unique(integers(left, "h")[at_left])
         doubtful: list[_Pairs] = []
-        for pairs in self._terms(task, left, right, at_left, at_right):
+        for pairs in terms:
             unsure = pairs.may_cancel(of_both) if self.combine is None else np.zeros(len(pairs.h), dtype=bool)
             if unsure.any():
                 doubtful.append(pairs.only(unsure))
@@ -89,18 +108,32 @@ class Join:
             yield _added_up(doubtful)
 
     def _terms(
-        self, task: Task, left: pa.Table, right: pa.Table, at_left: Longs, at_right: Longs
+        self,
+        task: Task,
+        sides: tuple[pa.Table, pa.Table],
+        moved: pa.Table | None,
+        at_left: Longs,
+        at_right: Longs,
     ) -> Iterator[_Pairs]:
         """The three terms of the rule."""
-        if left.num_rows:
-            at, stored = task.before(self.traces[1], right.schema).matches(*_probe(left))
-            yield from self._product(left, at, stored, flipped=False)
-        if right.num_rows:
-            at, stored = task.before(self.traces[0], left.schema).matches(*_probe(right))
-            yield from self._product(right, at, stored, flipped=True)
-        yield from self._product(left, at_left, right.take(pa.array(at_right)), flipped=False)
+        for i, change in enumerate(sides):
+            if change.num_rows:
+                other = sides[1 - i]
+                at, stored = task.before(self.traces[1 - i], other.schema).matches(*probe(change))
+                if moved is not None and self.aside is not None and self.aside.small == i:
+                    at_change, at_moved = match(change, moved)
+                    at = np.concatenate([at, at_change])
+                    stored = pa.concat_tables([stored, moved.take(pa.array(at_moved))]).combine_chunks()
+                yield from self.product(change, at, stored, flipped=i == 1)
+        yield from self.product(sides[0], at_left, sides[1].take(pa.array(at_right)), flipped=False)
 
-    def _product(self, changed: pa.Table, at: Longs, matched: pa.Table, flipped: bool) -> Iterator[_Pairs]:
+    def _moved(self, table: pa.Table, epoch: int) -> pa.Table | None:
+        """Rows that had been put aside, as those of their input's trace."""
+        if self.aside is None or not self.aside.moving:
+            return None
+        return one_side(_of_side(table, MOVED), "ab"[self.aside.large], epoch)
+
+    def product(self, changed: pa.Table, at: Longs, matched: pa.Table, flipped: bool) -> Iterator[_Pairs]:
         """Rows of the product: changed[at[i]] with matched[i]."""
         if len(at) == 0:
             return
@@ -151,14 +184,22 @@ def _added_up(parts: list[_Pairs]) -> pa.Table:
     return once.set_column(once.schema.get_field_index("diff"), "diff", pa.array(sums[kept]))
 
 
+def _together(one: pa.Table, other: pa.Table) -> pa.Table:
+    return trace_rows.consolidate(pa.concat_tables([one, other]).combine_chunks())
+
+
 def split_sides(table: pa.Table, epoch: int) -> tuple[pa.Table, pa.Table]:
     """The two inputs' changes, each as consolidated rows of a bag trace."""
-    side = column(table, "side").to_numpy(zero_copy_only=False)
-    return _one_side(table, side == 0, "a", epoch), _one_side(table, side == 1, "b", epoch)
+    return one_side(_of_side(table, 0), "a", epoch), one_side(_of_side(table, 1), "b", epoch)
 
 
-def _one_side(table: pa.Table, mine: npt.NDArray[np.bool_], prefix: str, epoch: int) -> pa.Table:
-    picked = table.filter(pa.array(mine)).combine_chunks()
+def _of_side(table: pa.Table, side: int) -> pa.Table:
+    mine = column(table, "side").to_numpy(zero_copy_only=False) == side
+    return table.filter(pa.array(mine)).combine_chunks()
+
+
+def one_side(picked: pa.Table, prefix: str, epoch: int) -> pa.Table:
+    """One input's rows as consolidated rows of a bag trace."""
     columns = {"h": column(picked, "h"), "r": column(picked, "r")}
     columns |= {f"k{i}": key for i, key in enumerate(prefixed(picked, "k"))}
     columns |= {f"v{i}": value for i, value in enumerate(prefixed(picked, prefix))}
@@ -181,5 +222,14 @@ def match(left: pa.Table, right: pa.Table) -> tuple[Longs, Longs]:
     return at_left[same], at_right[same]
 
 
-def _probe(table: pa.Table) -> tuple[Longs, list[pa.Array]]:
+def touched(changes: Iterable[pa.Table]) -> pa.Table:
+    """Every key in some changes, once, by hash."""
+    parts = [t.select([n for n in t.column_names if n == "h" or n[0] == "k"]) for t in changes]
+    both = pa.concat_tables(parts).combine_chunks()
+    groups = trace_rows.group_rows([integers(both, "h")], prefixed(both, "k"))
+    return both.take(pa.array(groups.order[groups.starts]))
+
+
+def probe(table: pa.Table) -> tuple[Longs, list[pa.Array]]:
+    """What to look a side's rows up by in the other side's trace."""
     return integers(table, "h"), prefixed(table, "k")

@@ -20,11 +20,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from slipstream.dataflow.eventtime import Timed, on_time, write_state
-from slipstream.dataflow.join import split_sides
+from slipstream.dataflow.join import probe, split_sides, touched
 from slipstream.dataflow.task import Task, emit, gather, prefixed
 from slipstream.trace import rows as trace_rows
 from slipstream.trace.rows import integers
@@ -58,10 +57,10 @@ class Regroup:
         task = Task.current()
         table = on_time(task, self.timed, gather(batches, self.input))
         changes = split_sides(table, task.epoch)[: len(self.traces)]
-        probe_h, probe_keys = _touched(changes)
+        keys = touched(changes)
         for tag, (trace, change) in enumerate(zip(self.traces, changes, strict=True)):
-            if len(probe_h):
-                _, stored = task.before(trace, change.schema).matches(probe_h, probe_keys)
+            if keys.num_rows:
+                _, stored = task.before(trace, change.schema).matches(*probe(keys))
                 before = trace_rows.consolidate(stored)
                 after = trace_rows.consolidate(pa.concat_tables([before, change]))
                 yield from self._group_rows(tag, -1, before)
@@ -88,15 +87,3 @@ class Regroup:
         schema = self.output()
         arrays = [known[f.name] if f.name in known else pa.nulls(length, f.type) for f in schema]
         yield from emit(pa.Table.from_arrays(arrays, schema=schema))
-
-
-def _touched(changes: tuple[pa.Table, ...]) -> tuple[npt.NDArray[np.int64], list[pa.Array]]:
-    """Every key in the changes, once, sorted by hash."""
-    both = pa.concat_tables(
-        [t.select([n for n in t.column_names if n == "h" or n[0] == "k"]) for t in changes]
-    )
-    both = both.combine_chunks()
-    keys = prefixed(both, "k")
-    groups = trace_rows.group_rows([integers(both, "h")], keys)
-    first = groups.order[groups.starts]
-    return integers(both, "h")[first], [key.take(pa.array(first)) for key in keys]

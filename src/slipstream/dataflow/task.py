@@ -85,6 +85,10 @@ class Task:
         """The shard's part of a trace as it stood before this epoch."""
         return self.at(trace, schema, self.epoch - 1)
 
+    def whole(self, trace: str, schema: pa.Schema) -> TraceReader:
+        """All of a trace, of whatever shard, as it stood before this epoch."""
+        return TraceReader(self.root / trace, self.epoch - 1, Span.whole(), schema=schema)
+
     def at(self, trace: str, schema: pa.Schema, epoch: int) -> TraceReader:
         """The shard's part of a trace as it stood after an epoch."""
         return TraceReader(self.root / trace, epoch, self.span, schema=schema)

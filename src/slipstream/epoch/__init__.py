@@ -1,6 +1,6 @@
 """Epochs: cut, one Spark job, publish."""
 
-from slipstream.epoch.advice import Looks, Seen, advise
+from slipstream.epoch.advice import SMALL, Looks, Seen, Stillness, advise
 from slipstream.epoch.cut import Bounds, Budget
 from slipstream.epoch.loop import Loop, Rejects, Upkeep
 from slipstream.epoch.rehearsal import Rehearsal
@@ -9,6 +9,7 @@ from slipstream.epoch.template import Outcome, Template
 from slipstream.epoch.watermarks import Watermarks
 
 __all__ = [
+    "SMALL",
     "Bounds",
     "Budget",
     "EpochReport",
@@ -18,6 +19,7 @@ __all__ = [
     "Rehearsal",
     "Rejects",
     "Seen",
+    "Stillness",
     "Summary",
     "Template",
     "Upkeep",

@@ -5,9 +5,10 @@ saves the shuffle of what is added up, and it spreads over all tasks what would 
 key. It pays where an epoch has many rows for each key that it touches; it does not change what is computed. Small
 epochs are no guide: what they cost does not depend on rows.
 
-The other choice that one would expect here, a broadcast of a small side of a join that does not change, is none: the
-join has to keep the rows of the large side in any case, by key, for the day on which the small one does change, so the
-shuffle that a broadcast would save has to be made.
+A join may have its small input broadcast (`dataflow.broadcast`), which saves the shuffle of the large one and with it a
+stage of the epoch, for as long as the small one does not change. In the epoch in which it does, rows that were put
+aside are moved, and the plan is made anew twice. So it pays for an input that has been still for long; one that
+disappointed has to be still for twice as long before it is tried again.
 """
 
 from __future__ import annotations
@@ -21,7 +22,13 @@ ENOUGH_ROWS = 20_000
 MANY, FEW = 8, 2
 """Rows a key from which on they are added up first; and below which they are not any more."""
 
-_FIRST_LOOK, _LONGEST_WAIT = 3, 128
+SMALL = 100_000
+"""Updates that an input of a join may consist of, for each task to look rows up in all of it."""
+
+STILL = 32
+"""Epochs for which an input must not have changed to be broadcast for the first time."""
+
+_FIRST_LOOK, _LONGEST_WAIT, _LONGEST_STILL = 3, 128, 1 << 14
 
 
 @dataclass(frozen=True)
@@ -61,3 +68,22 @@ class Looks:
         self.wait = min(2 * self.wait, _LONGEST_WAIT)
         self.next = self.epochs + self.wait
         return True
+
+
+@dataclass
+class Stillness:
+    """For how many epochs an input of a join has not changed, and how many are enough."""
+
+    epochs: int = 0
+    enough: int = STILL
+
+    def note(self, changed: bool) -> None:
+        self.epochs = 0 if changed else self.epochs + 1
+
+    def due(self) -> bool:
+        """Whether to look at how large the input is."""
+        return self.epochs == self.enough
+
+    def put_off(self) -> None:
+        """It was too large, or was broadcast and changed all the same."""
+        self.enough = min(2 * self.enough, _LONGEST_STILL)

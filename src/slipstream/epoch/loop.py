@@ -20,7 +20,7 @@ constant), the first epoch is computed even if there is none yet. Before it, at 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -93,6 +93,20 @@ class Upkeep:
     keep_from: Callable[[int, float], int]
 
 
+class Plans(Protocol):
+    """What the loop runs: the plan of an epoch, which may be another one by what was measured."""
+
+    @property
+    def template(self) -> Template:
+        """The last one asked for."""
+
+    def fitting(self, changed: Collection[str]) -> Template:
+        """The one for an epoch with input from these sources."""
+
+    def learn(self, epoch: int, rows: int, changed: Collection[str]) -> None:
+        """An epoch was computed, of so many rows, from these sources."""
+
+
 class Loop:
     """Runs epochs, in whichever one thread calls `run`."""
 
@@ -100,7 +114,7 @@ class Loop:
         self,
         spark: SparkSession,
         claim: Claim,
-        template: Template,
+        plans: Plans,
         inputs: Mapping[str, Input],
         rejects: Mapping[str, Rejects],
         budgets: dict[str, Budget],
@@ -114,15 +128,13 @@ class Loop:
         catch_up: bool,
         begins: bool,
         reads: Mapping[str, set[str]],
-        replan: Callable[[int, int], Template | None],
     ) -> None:
-        """replan: given an epoch that was computed and its rows, a better template, if there is one."""
-        self._spark, self._claim, self._template = spark, claim, template
+        self._spark, self._claim, self._plans = spark, claim, plans
         self._inputs, self._rejects, self._budgets = inputs, rejects, budgets
         self._upkeep, self._clock, self._shards = upkeep, clock, shards
         self._watermarks, self._late = watermarks, late
         self._frontier, self._pending, self._begins = past.frontier, past.pending, begins
-        self._reads, self._failing, self._replan = reads, past.failing, replan
+        self._reads, self._failing = reads, past.failing
         self._catch_up = catch_up
         self._lineage = LineageWriter(claim.store.root, claim.incarnation)
         store = claim.store
@@ -152,7 +164,7 @@ class Loop:
 
     def measured(self) -> dict[str, dict[str, int]]:
         """What was measured of each operator in the last epoch of this process, by the operator's own trace."""
-        return self._template.measured()
+        return self._plans.template.measured()
 
     def run(self, until: str | int | None) -> Summary:
         """Run epochs: until there is no new input, up to an epoch, or until stopped."""
@@ -232,7 +244,7 @@ class Loop:
     def _explained(self, cut: Cut, error: BaseException) -> EpochFailed:
         """The error of an epoch whose job failed: in which views, and of what."""
         try:
-            failed = self._template.failing(self._spark, self._frames(cut), self._sent(cut))
+            failed = self._plans.template.failing(self._spark, self._frames(cut), self._sent(cut))
         except FAILURES:  # already the input cannot be read
             failed = {}
         causes = self._causes(failed)
@@ -256,7 +268,7 @@ class Loop:
             parts = {
                 name: self._spark.createDataFrame(each, frames[name].schema) for name, each in given.items()
             }
-            return self._template.failure(self._spark, view, parts, self._sent(cut)) is not None
+            return self._plans.template.failure(self._spark, view, parts, self._sent(cut)) is not None
 
         found = culprits(fails, tables)
         shown = {
@@ -294,7 +306,7 @@ class Loop:
         began = self._clock.monotonic()
         frames = self._frames(cut)
         reading = self._clock.monotonic() - began
-        return self._template.run(self._spark, frames, self._sent(cut)), reading
+        return self._plans.fitting(cut.ranges).run(self._spark, frames, self._sent(cut)), reading
 
     def _frames(self, cut: Cut) -> dict[str, DataFrame]:
         frames = {name: self._inputs[name].frame(taken) for name, taken in cut.ranges.items()}
@@ -349,7 +361,7 @@ class Loop:
         report = EpochReport(cut.epoch, *counted, late, cut.watermarks)
         for listener in list(self.listeners):
             listener(report)
-        self._template = self._replan(cut.epoch, rows) or self._template
+        self._plans.learn(cut.epoch, rows, cut.ranges)
         return report
 
 

@@ -13,7 +13,7 @@ Rehearsing is a help and never a need: input that cannot be read again is left o
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping, Set
+from collections.abc import Callable, Mapping, Set
 from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
@@ -42,8 +42,13 @@ class Rehearsal:
     """Runs an app's epochs where they leave no trace."""
 
     def __init__(
-        self, spark: SparkSession, template: Template, inputs: Mapping[str, Readable], shards: int
+        self,
+        spark: SparkSession,
+        template: Callable[[Path, int], Template],
+        inputs: Mapping[str, Readable],
+        shards: int,
     ) -> None:
+        """template: the one with which a store as of an epoch would be taken over."""
         self._spark, self._template, self._inputs, self._shards = spark, template, inputs, shards
         self._done = 0
         self._last = 0.0
@@ -54,17 +59,21 @@ class Rehearsal:
         """
         if self._done >= _FIRST and now - self._last < _EVERY:
             return
-        cuts = read_history(root).cuts if self._done < _FIRST else ()
+        past = read_history(root)
+        cuts = past.cuts if self._done < _FIRST else ()
         newest = next((cut for cut in reversed(cuts) if readable >= cut.ranges.keys()), None)
-        if not self.run(newest):
-            self.run(None)
+        if not self.run(root, past.frontier, newest):
+            self.run(root, past.frontier, None)
         self._done, self._last = self._done + 1, now
 
-    def run(self, cut: Cut | None) -> bool:
-        """Run one epoch over the input of `cut`, or over none; whether it went through."""
+    def run(self, root: Path, frontier: int, cut: Cut | None) -> bool:
+        """Run one epoch as if the store, which stands at an epoch, were taken over now: over the input of `cut`, or
+        over none. Whether it went through.
+        """
         with suppress(*_REFUSED), tempfile.TemporaryDirectory(prefix="slipstream-rehearsal-") as scratch:
             ranges = cut.ranges if cut is not None else {}
             frames = {name: self._inputs[name].frame(taken) for name, taken in ranges.items()}
-            self._template.run(self._spark, frames, EpochProperty(scratch, 1, 0, self._shards))
+            template = self._template(root, frontier)
+            template.run(self._spark, frames, EpochProperty(scratch, 1, 0, self._shards))
             return True
         return False

@@ -207,6 +207,11 @@ class Catalyst:
         number: int = leaf.rdd().id()
         return number
 
+    def leaves(self, plan: Node) -> frozenset[int]:
+        """The identities of the placeholders in a plan."""
+        found = (self.leaf_id(leaf) for leaf in self.items(plan.collectLeaves()))
+        return frozenset(each for each in found if each is not None)
+
     def leaf_of(self, frame: DataFrame) -> int:
         """The identity of a placeholder."""
         identity = self.leaf_id(self.analysed(frame))
@@ -312,6 +317,11 @@ class Catalyst:
         """An attribute under the name and expression id of another."""
         return self.alias(attribute, target.name(), target.exprId())
 
+    def named_as(self, result: Expr, target: Expr) -> Expr:
+        """An entry of a select list, under the name and id of the one in whose place it is."""
+        is_named = self.kind(result) == "Alias" or result.equals(target)
+        return result if is_named else self.renamed(result, target)
+
     def attribute(self, named: Expr) -> Expr:
         """The attribute that a named expression defines."""
         return named.toAttribute()
@@ -376,13 +386,15 @@ class Catalyst:
         """An aggregate expression over only those of its rows for which the condition is true."""
         only = self.option(aggregate.filter())
         both = condition if only is None else self._exprs.And(only, condition)
-        return self._exprs.aggregate.AggregateExpression(
-            aggregate.aggregateFunction(),
-            aggregate.mode(),
-            aggregate.isDistinct(),
-            self._jvm.scala.Some(both),
-            aggregate.resultId(),
-        )
+        return self._aggregate_expression(aggregate, aggregate.isDistinct(), self._jvm.scala.Some(both))
+
+    def without_distinct(self, aggregate: Expr) -> Expr:
+        """An aggregate expression over all of its rows."""
+        return self._aggregate_expression(aggregate, False, aggregate.filter())
+
+    def _aggregate_expression(self, like: Expr, distinct: bool, only: Any) -> Expr:
+        parts = (like.aggregateFunction(), like.mode(), distinct, only, like.resultId())
+        return self._exprs.aggregate.AggregateExpression(*parts)
 
     def rewrite_expressions(self, node: Node, pairs: Iterable[tuple[Expr, Expr]]) -> Node:
         """A node with some of its expressions replaced by others."""

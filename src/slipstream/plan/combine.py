@@ -19,7 +19,7 @@ from slipstream.dataflow.join import Join
 from slipstream.plan.aggregate import Sums
 from slipstream.plan.catalyst import Catalyst, Expr, Node
 from slipstream.plan.delta import Builder, Delta, Stored
-from slipstream.plan.join import equal_keys, join_stage, matching
+from slipstream.plan.join import Keeping, equal_keys, inner_stage, matching
 
 _UNLIKE = ("struct", "array", "map", "float", "double", "variant", "interval", "void", "udt")
 """Types of keys that Arrow does not tell apart as Spark does."""
@@ -45,15 +45,9 @@ def folded(catalyst: Catalyst, node: Node) -> Node:
         ]
         keys = [catalyst.replace(key, pairs) for key in keys]
         named = zip(results, catalyst.output(node), strict=True)
-        results = [_named(catalyst, catalyst.replace(result, pairs), target) for result, target in named]
+        results = [catalyst.named_as(catalyst.replace(result, pairs), target) for result, target in named]
         below = catalyst.children(below)[0]
     return node if below is catalyst.children(node)[0] else catalyst.aggregate(keys, results, below)
-
-
-def _named(catalyst: Catalyst, result: Expr, target: Expr) -> Expr:
-    """An entry of a select list, under the name and id that it had."""
-    is_named = catalyst.kind(result) == "Alias" or result.equals(target)
-    return result if is_named else catalyst.renamed(result, target)
 
 
 def can_combine(catalyst: Catalyst, node: Node, sums: Sums) -> bool:
@@ -81,7 +75,7 @@ def told_apart(catalyst: Catalyst, keys: Iterable[Expr]) -> bool:
 
 
 def combine(
-    build: Builder, join: Node, sums: Sums, left: Delta, right: Delta, name: str, traces: tuple[str, str]
+    build: Builder, join: Node, sums: Sums, left: Delta, right: Delta, name: str, keeping: Keeping
 ) -> Combined:
     """The join below an aggregation, adding up what it pairs."""
     catalyst = build.catalyst
@@ -102,11 +96,11 @@ def combine(
         columns = [found[f"w{j}"] for j in range(len(wanted))]
         ways = len(sums.keys)
         adding = Combine(tuple(columns[:ways]), tuple(columns[ways:]), tuple(sums.arguments))
-        return Join(name, traces, schema, adding)
+        return Join(name, keeping.sides, schema, adding, aside=keeping.aside)
 
-    ran, _ = join_stage(build, pairs, (sides[0], sides[1]), (kept[0], kept[1]), make)
+    ran, _ = inner_stage(build, pairs, (sides[0], sides[1]), (kept[0], kept[1]), make, keeping)
     detail = f"{catalyst.line(join)}, added up by group"
-    return Combined(ran, Step("Join", detail, (left.step, right.step), traces))
+    return Combined(ran, Step(keeping.kind, detail, (left.step, right.step), keeping.traces))
 
 
 def _parts(sums: Sums) -> list[list[Expr]]:

@@ -21,10 +21,11 @@ from pyspark.sql.types import LongType, StructType
 
 from slipstream.dataflow.graph import Step
 from slipstream.dataflow.record import Record
-from slipstream.plan import aggregate, combine, cross, firstseen, join, linear, partial, regroup, topk
+from slipstream.plan import aggregate, combine, cross, firstseen, join, linear, partial, regroup, semi, topk
 from slipstream.plan.aggregate import Direct
 from slipstream.plan.catalyst import Catalyst, Node
 from slipstream.plan.delta import Builder, Delta
+from slipstream.plan.distinct import without_distinct
 from slipstream.plan.eventtime import LateView, Timing, watermarks_in
 from slipstream.plan.recompute import recompute
 from slipstream.plan.refuse import CONSTANTS
@@ -51,8 +52,11 @@ class Compiled:
 
 
 def maintainable(catalyst: Catalyst, frame: DataFrame) -> Node:
-    """A query as it is compiled: as Spark optimised it, without subqueries in expressions."""
-    return without_subqueries(catalyst, catalyst.optimised(frame))
+    """A query as it is compiled: as Spark optimised it, without subqueries in expressions, and without a DISTINCT in
+    aggregations unless they follow event time.
+    """
+    plan = without_subqueries(catalyst, catalyst.optimised(frame))
+    return plan if watermarks_in(catalyst, plan) else without_distinct(catalyst, plan)
 
 
 class ViewCompiler:
@@ -66,6 +70,7 @@ class ViewCompiler:
         self._commons = commons
         self._count = 0
         self._timing = Timing(build, view, {}, self._trace)
+        self._recorded: Node | None = None
 
     def compile(self, plan: Node, schema: StructType, readers: int, recomputed: bool = False) -> Compiled:
         """The view's plans, of what `maintainable` makes of its query. `readers`: how many times other views take its
@@ -84,6 +89,7 @@ class ViewCompiler:
             delta = recompute(self._build, plan, self._inputs, self._view, self._trace, trace)
             self._build.begins = True
         else:
+            self._recorded = linear.below(self._catalyst, plan)
             delta = self._delta(plan)
             trace = self._trace("view")
         if readers:
@@ -146,7 +152,8 @@ class ViewCompiler:
         late = self._timing.follows(node) or self._timing.follows(join_node)
         if not late and combine.can_combine(catalyst, over, sums) and self._commons.find(join_node) is None:
             left, right, sides = self._join_inputs(join_node)
-            joined = combine.combine(build, join_node, sums, left, right, self._view, sides)
+            kept = self._keeping(join_node, left, right, sides)
+            joined = combine.combine(build, join_node, sums, left, right, self._view, kept)
             feed = aggregate.combined_feed(build, sums, joined.plan, joined.step)
         else:
             over, sums = node, aggregate.sums_of(build, node)
@@ -231,17 +238,32 @@ class ViewCompiler:
         inner = node.joinType().toString() in ("Inner", "Cross")
         if not keys and not inner and cross.can_match_rows(catalyst, node):
             return self._join_by_rows(node)
+        if semi.is_plain(catalyst, node):
+            left, right = (self._delta(child) for child in catalyst.children(node))
+            return semi.semi(
+                self._build, node, left, right, self._view, (self._trace("left"), self._trace("keys"))
+            )
         left, right, traces = self._join_inputs(node)
         if inner and not keys:
             return cross.inner(self._build, node, left, right, self._view, traces)
         if inner:
-            return join.inner(self._build, node, left, right, self._view, traces, self._timing)
+            kept = self._keeping(node, left, right, traces)
+            return join.inner(self._build, node, left, right, self._view, kept, self._timing)
         pairs = [(one, other) for one, other, _ in keys]
         return regroup.join(self._build, node, pairs, left, right, self._view, traces)
 
     def _join_inputs(self, node: Node) -> tuple[Delta, Delta, tuple[str, str]]:
         left, right = (self._delta(child) for child in self._catalyst.children(node))
         return left, right, (self._trace("left"), self._trace("right"))
+
+    def _keeping(self, node: Node, left: Delta, right: Delta, traces: tuple[str, str]) -> join.Keeping:
+        """What an inner join keeps. One whose rows a view records where they lie, or that drops old state, is always
+        done by key.
+        """
+        recorded = self._recorded is not None and node.equals(self._recorded)
+        if recorded or self._timing.follows(node):
+            return join.Keeping(traces)
+        return join.keeping(self._build, left, right, traces, lambda: self._trace("aside"))
 
     def _join_by_rows(self, node: Node) -> Delta:
         """A join other than inner without an equality, put together from joins that have one."""

@@ -19,6 +19,10 @@ from slipstream.dataflow.graph import Step
 from slipstream.plan.catalyst import Catalyst, Expr, Node
 
 Layout = Literal["free", "sharded", "mixed"]
+Way = Literal["shuffle", "broadcast", "moving"]
+"""How a join gets its large input: by key; where it lies, because the small one is broadcast; or by key with what was
+put aside while it was.
+"""
 
 
 @dataclass(frozen=True)
@@ -36,6 +40,12 @@ class Delta:
     step: Step
     layout: Layout
     inserts_only: bool = False  # every diff is 1, so that it need not be sent to an operator
+    unrouted: bool = False  # one operator's output all the same, but not always by the same hash
+
+    @property
+    def placed(self) -> bool:
+        """Whether its last stage is one operator's, with one partition for each shard."""
+        return self.layout == "sharded" and (self.route is not None or self.unrouted)
 
     def extras(self) -> list[Expr]:
         return [self.diff] if self.route is None else [self.diff, self.route]
@@ -77,6 +87,14 @@ class Stored:
     column: str
 
 
+@dataclass(frozen=True)
+class Small:
+    """The side of a join that may be broadcast: its trace, and the leaves that its change is made of."""
+
+    trace: str
+    leaves: frozenset[int]
+
+
 class Builder:
     """What all the rules use to build: hashes, shards, leaves, shared plans."""
 
@@ -86,6 +104,7 @@ class Builder:
         shards: int,
         hash_bits: int = 64,
         partial: Callable[[str], bool] = lambda trace: False,
+        way: Callable[[str], Way] = lambda aside: "shuffle",
     ) -> None:
         self.catalyst = catalyst
         self.shards = shards
@@ -93,6 +112,11 @@ class Builder:
         self.partial = partial
         """Whether the input of an aggregation, known by its trace, is added up before it is shuffled, if it can be."""
         self.can_be_partial: set[str] = set()
+        self.way = way
+        """How a join that may broadcast its small side, known by where it puts rows aside, is to be done."""
+        self.can_be_broadcast: dict[str, Small] = {}
+        self.idle: list[Node] = []
+        """Terminals that only see to it that operators run whose output nothing takes."""
         self.shared: list[Shared] = []
         self.constants: list[Constant] = []
         self.begins = False
@@ -163,6 +187,18 @@ class Builder:
         self.begins = True
         pairs = zip(leaf.attributes, catalyst.output(plan), strict=True)
         return catalyst.project([catalyst.renamed(mine, theirs) for mine, theirs in pairs], leaf.node)
+
+    def leaves_below(self, plan: Node) -> frozenset[int]:
+        """The placeholders whose rows a plan is made of, through all that is shared."""
+        leaves = self.catalyst.leaves(plan)
+        return leaves.union(*(self.leaves_below(each.plan) for each in self._shared_among(leaves)))
+
+    def reads_shared(self, plan: Node) -> bool:
+        """Whether a plan reads what is computed once for several."""
+        return bool(self._shared_among(self.catalyst.leaves(plan)))
+
+    def _shared_among(self, leaves: frozenset[int]) -> list[Shared]:
+        return [each for each in self.shared if self.catalyst.leaf_id(each.leaf.node) in leaves]
 
     def restored(self, stage: Node, columns: Iterable[Stored]) -> list[Expr]:
         """Columns of a stage's output under the attributes that they hold."""

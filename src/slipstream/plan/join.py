@@ -1,26 +1,49 @@
-"""Join nodes: an inner join with equal keys to Join, others with equal keys to Regroup.
+"""Join nodes: an inner join with equal keys to Join, others with equal keys to Semi and Regroup.
 
-Both inputs of a join go through one stage, told apart by `side` (`join_stage`).
+Both inputs of a join go through one stage, told apart by `side` (`join_stage`). Where one input lies in shards already
+and the other is small and does not change, the first may be joined where it lies (`dataflow.broadcast`). Which way it
+is done goes by measurements (`epoch.advice`), so a join that may be done so has no route: by which hash its rows lie
+depends on the way.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, IntegerType, LongType
 
+from slipstream.dataflow.aside import Aside
+from slipstream.dataflow.broadcast import Broadcast, Move, Still
 from slipstream.dataflow.eventtime import Timed
 from slipstream.dataflow.graph import Step
 from slipstream.dataflow.join import Join
 from slipstream.plan.catalyst import Catalyst, Expr, Node
-from slipstream.plan.delta import Builder, Delta, Stored
+from slipstream.plan.delta import Builder, Delta, Layout, Small, Stored
 from slipstream.plan.eventtime import Timing
 from slipstream.plan.stages import Columns, Operator, stage
 
 EQUALITIES = {"EqualTo", "EqualNullSafe"}
+
+
+@dataclass(frozen=True)
+class Keeping:
+    """What a join keeps: a trace for each side and, where one may be broadcast, one to put rows of the other aside."""
+
+    sides: tuple[str, str]
+    aside: Aside | None = None
+    broadcast: bool = False
+
+    @property
+    def traces(self) -> tuple[str, ...]:
+        return self.sides if self.aside is None else (*self.sides, self.aside.trace)
+
+    @property
+    def kind(self) -> str:
+        """The kind of step."""
+        return "Broadcast" if self.broadcast else "Join"
 
 
 def equal_keys(catalyst: Catalyst, node: Node) -> tuple[list[tuple[Expr, Expr, str]], list[Expr]]:
@@ -49,19 +72,32 @@ def _from(expr: Expr, attributes: Expr) -> bool:
 
 
 def matching(
-    build: Builder, node: Node, left: Delta, right: Delta
+    build: Builder, node: Node, left: Delta, right: Delta, without_nulls: tuple[int, ...] = (0, 1)
 ) -> tuple[list[tuple[Expr, Expr]], tuple[Delta, Delta]]:
-    """The pairs of keys of an inner join, and its inputs without the rows whose NULLs never match."""
+    """The pairs of keys of a join, and its inputs, those to be so without the rows whose NULLs never match."""
     catalyst = build.catalyst
     keys, _ = equal_keys(catalyst, node)
     sides = []
     for i, child in enumerate((left, right)):
         plan = child.plan
         for *pair, kind in keys:
-            if kind == "EqualTo" and pair[i].nullable():
+            if i in without_nulls and kind == "EqualTo" and pair[i].nullable():
                 plan = catalyst.where(plan, catalyst.column(pair[i]).isNotNull())
         sides.append(replace(child, plan=plan))
     return [(one, other) for one, other, _ in keys], (sides[0], sides[1])
+
+
+def keeping(
+    build: Builder, left: Delta, right: Delta, sides: tuple[str, str], aside: Callable[[], str]
+) -> Keeping:
+    """What an inner join keeps, and how it is to be done. aside: gives a trace to put rows aside in."""
+    large = 0 if left.placed else 1 if right.placed else None
+    if large is None:
+        return Keeping(sides)
+    trace, small = aside(), 1 - large
+    build.can_be_broadcast[trace] = Small(sides[small], build.leaves_below((left, right)[small].plan))
+    way = build.way(trace)
+    return Keeping(sides, Aside(trace, large, way == "moving"), way == "broadcast")
 
 
 def inner(
@@ -70,7 +106,7 @@ def inner(
     left: Delta,
     right: Delta,
     name: str,
-    traces: tuple[str, str],
+    kept: Keeping,
     timing: Timing,
 ) -> Delta:
     catalyst = build.catalyst
@@ -78,24 +114,61 @@ def inner(
     timed: list[Timed] = []
 
     def make(schema: pa.Schema, stored: list[list[Stored]]) -> Join:
-        timed.extend(timing.joined(node, stored, traces))
-        return Join(name, traces, schema, timed=tuple(timed))
+        timed.extend(timing.joined(node, stored, kept.sides))
+        return Join(name, kept.sides, schema, timed=tuple(timed), aside=kept.aside)
 
-    ran, stored = join_stage(build, pairs, sides, outputs(catalyst, node), make)
-    diff, route = build.out(ran, "diff"), build.out(ran, "h")
-    columns = [*build.restored(ran, [*stored[0], *stored[1]]), diff, route]
-    plan = catalyst.project(columns, ran)
+    ran, stored = inner_stage(build, pairs, sides, outputs(catalyst, node), make, kept)
+    diff = build.out(ran, "diff")
+    route = build.out(ran, "h") if kept.aside is None else None
+    columns = [*build.restored(ran, [*stored[0], *stored[1]]), diff]
+    plan = catalyst.project(columns if route is None else [*columns, route], ran)
     condition = catalyst.conjunction(equal_keys(catalyst, node)[1])
     if condition is not None:
         plan = catalyst.filter(condition, plan)
-    step = Step("Join", catalyst.line(node), (left.step, right.step), traces, timing.told(timed))
-    return Delta(plan, catalyst.attribute(diff), catalyst.attribute(route), step, "sharded")
+    step = Step(kept.kind, catalyst.line(node), (left.step, right.step), kept.traces, timing.told(timed))
+    lies = None if route is None else catalyst.attribute(route)
+    return Delta(plan, catalyst.attribute(diff), lies, step, "sharded", unrouted=route is None)
 
 
 def outputs(catalyst: Catalyst, node: Node) -> tuple[list[Expr], list[Expr]]:
     """The attributes of a join's two inputs."""
     left, right = (catalyst.output(child) for child in catalyst.children(node))
     return left, right
+
+
+def inner_stage(
+    build: Builder,
+    keys: list[tuple[Expr, Expr]],
+    inputs: tuple[Delta, Delta],
+    kept: tuple[list[Expr], list[Expr]],
+    make: Callable[[pa.Schema, list[list[Stored]]], Join],
+    keeping: Keeping,
+) -> tuple[Node, list[list[Stored]]]:
+    """The stage of an inner join, in the way in which it is to be done."""
+    aside, halves = keeping.aside, _halves(build, keys, inputs, kept)
+    if aside is not None and keeping.broadcast:
+        theirs = ("side", *(name for name in halves.columns if name[0] == "ab"[aside.small]))
+        own = {name: each for name, each in halves.columns.items() if name not in theirs}
+        join = make(halves.schema(build), halves.stored)
+        plan, _ = halves.plans[aside.large]
+        ran = stage(build, plan, own, lambda schema: Broadcast(join, aside, schema), shuffle=False)
+        _keep_running(build, halves, aside.small, keeping.sides[aside.small])
+        return ran, halves.stored
+    if aside is not None and aside.moving:
+        plan, layout = halves.plans[aside.large]
+        moved = stage(build, plan, halves.columns, lambda schema: Move(aside, schema), shuffle=False)
+        halves.plans[aside.large] = (moved, layout)
+    return _shuffled(build, halves, make), halves.stored
+
+
+def _keep_running(build: Builder, halves: _Halves, small: int, trace: str) -> None:
+    """Have what computes a side that is broadcast run all the same, if there is an operator in it."""
+    plan, layout = halves.plans[small]
+    if layout == "free" and not build.reads_shared(plan):
+        return
+    seen = {name: halves.columns[name] for name in ("h", "diff")}
+    sharded = layout == "sharded"
+    build.idle.append(stage(build, plan, seen, lambda schema: Still(trace, schema), shuffle=not sharded))
 
 
 def join_stage(
@@ -106,6 +179,35 @@ def join_stage(
     make: Callable[[pa.Schema, list[list[Stored]]], Operator],
 ) -> tuple[Node, list[list[Stored]]]:
     """Both inputs of a join in one stage, told apart by `side`; in which columns the attributes to be `kept` are."""
+    halves = _halves(build, keys, inputs, kept)
+    return _shuffled(build, halves, make), halves.stored
+
+
+@dataclass(frozen=True)
+class _Halves:
+    """Both inputs of a join with the same columns, and where the attributes of each are."""
+
+    plans: list[tuple[Node, Layout]]
+    columns: Columns
+    stored: list[list[Stored]]
+
+    def schema(self, build: Builder) -> pa.Schema:
+        return build.catalyst.schema_of({name: kind for name, (_, kind) in self.columns.items()})
+
+
+def _shuffled(
+    build: Builder, halves: _Halves, make: Callable[[pa.Schema, list[list[Stored]]], Operator]
+) -> Node:
+    both, _ = build.union(halves.plans)
+    return stage(build, both, halves.columns, lambda schema: make(schema, halves.stored))
+
+
+def _halves(
+    build: Builder,
+    keys: list[tuple[Expr, Expr]],
+    inputs: tuple[Delta, Delta],
+    kept: tuple[list[Expr], list[Expr]],
+) -> _Halves:
     catalyst = build.catalyst
     own_keys = [[catalyst.normalised(pair[i]) for pair in keys] for i in (0, 1)]
     values: list[Columns] = []
@@ -116,7 +218,7 @@ def join_stage(
         values.append(columns)
         stored.append(held)
         types |= {name: kind for name, (_, kind) in columns.items()}
-    halves = []
+    halves: list[tuple[Node, Layout]] = []
     for i, child in enumerate(inputs):
         key_columns = [catalyst.column(key) for key in own_keys[i]]
         own = {name: column for name, (column, _) in values[i].items()}
@@ -129,6 +231,4 @@ def join_stage(
     kinds: dict[str, DataType] = {"side": IntegerType(), "h": LongType(), "r": LongType()}
     kinds |= {f"k{i}": catalyst.type_of(key) for i, key in enumerate(own_keys[0])}
     kinds |= {**types, "diff": LongType()}
-    both, _ = build.union(halves)
-    columns = {name: (F.col(name), kind) for name, kind in kinds.items()}
-    return stage(build, both, columns, lambda schema: make(schema, stored)), stored
+    return _Halves(halves, {name: (F.col(name), kind) for name, kind in kinds.items()}, stored)

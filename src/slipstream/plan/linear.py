@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from slipstream.dataflow.graph import Step
-from slipstream.plan.catalyst import Node
+from slipstream.plan.catalyst import Catalyst, Node
 from slipstream.plan.delta import Builder, Delta
 
 IDENTITY = {
@@ -20,6 +20,13 @@ IDENTITY = {
     "SubqueryAlias",
 }
 PASSING = {"Filter", "Generate", "ArrowEvalPython", "BatchEvalPython", "CollectMetrics"}
+
+
+def below(catalyst: Catalyst, node: Node) -> Node:
+    """The first node below that is not linear in one input, or the node itself."""
+    while catalyst.kind(node) in (*IDENTITY, *PASSING, "Project", "Expand"):
+        (node,) = catalyst.children(node)
+    return node
 
 
 def project(build: Builder, node: Node, child: Delta) -> Delta:

@@ -1,4 +1,4 @@
-"""Nodes that Regroup maintains: any Aggregate, Window, and outer, semi and anti joins.
+"""Nodes that Regroup maintains: any Aggregate, Window, and outer, existence, semi and anti joins.
 
 Below, Catalyst evaluates the keys. Above, the very node of the user's plan is evaluated over the touched
 groups before and after the change, with `side` (-1 or 1) added to its keys; side becomes the diff. An

@@ -4,7 +4,7 @@ from slipstream.trace.away import bring, is_away, leave_note
 from slipstream.trace.cover import Piece, cover, history_reach, tile
 from slipstream.trace.layer import Layer, epoch_layers, list_all, list_layers, open_layer, write_layer
 from slipstream.trace.merge import as_flat, carry_out, layer_stats, merge_flat, pack_log, upkeep
-from slipstream.trace.naming import PLACES, Fence, LayerName, Span, places, shard_span
+from slipstream.trace.naming import PLACES, Fence, LayerName, Span, hashes_within, places, shard_span
 from slipstream.trace.policy import LayerStat, Merge, Pack, Remove, Upkeep, plan_upkeep
 from slipstream.trace.reader import TraceReader, TraceStats
 from slipstream.trace.rows import Groups, collapse_keyed, consolidate, equal, group_rows, layer_schema
@@ -36,6 +36,7 @@ __all__ = [
     "epoch_layers",
     "equal",
     "group_rows",
+    "hashes_within",
     "history_reach",
     "is_away",
     "layer_schema",

@@ -81,6 +81,12 @@ def places(hashes: Ints) -> Ints:
     return (hashes >> _SHIFT) + _HALF
 
 
+def hashes_within(span: Span, hashes: Ints) -> Ints:
+    """Hashes with places in a span, made of any: the same of the same."""
+    inside = span.start + places(hashes) % span.width
+    return ((inside - _HALF) << _SHIFT) | (hashes & ((1 << _SHIFT) - 1))
+
+
 def shard_span(shard: int, shards: int) -> Span:
     """The span that shard number `shard` of `shards` owns."""
     if not 0 <= shard < shards <= PLACES:

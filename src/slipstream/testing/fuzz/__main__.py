@@ -32,7 +32,7 @@ def main(arguments: list[str]) -> int:
             print(f"seed {seed}: {result}; in all {tally}", flush=True)
             for failure in result.failures:
                 smallest = shrink(session, Path(scratch) / "shrinking", failure)
-                print(f"WRONG {failure}\nsmallest: {smallest.query.sql()}\n{smallest.trouble}", flush=True)
+                print(f"WRONG {failure}\nsmallest, of {smallest}", flush=True)
             seed += 1
             if time.monotonic() >= ends:
                 break

@@ -1,9 +1,10 @@
 """Random queries: each form reads relations that are tables, views or queries again.
 
 What is generated has one right answer. Windows and top-k order by every column in scope, so that rows that tie are
-equal rows. What depends on the order of doubles in a sum, or comes out of a division, is `shown` and read by
-nothing further: a last digit must not decide which rows there are. Queries whose text has one of `INEXACT` are
-compared with a tolerance.
+equal rows; and what depends on a row's position goes by one order in all of a query, because of equal rows either may
+be the first in one order and the second in another. What depends on the order of doubles in a sum, or comes out of a
+division, is `shown` and read by nothing further: a last digit must not decide which rows there are. Queries whose text
+has one of `INEXACT` are compared with a tolerance.
 """
 
 from __future__ import annotations
@@ -77,28 +78,31 @@ class Generator:
         parts, scope = self._from(depth)
         usable = _known(scope)
         found = []
+        positions: str | None = None
         for _ in range(random.randint(1, 2)):
             by = ", ".join(column.sql for column in random.sample(usable, random.choice((0, 1, 1))))
             order = ", ".join(self._ordering(usable))
             kind = self._make.kind_in(scope)
             value = self._make.of(kind, scope, 0)
             number = self._make.of("number", scope, 0)
-            function, kind, framed = random.choice(
+            function, kind, framed, positional = random.choice(
                 (
-                    ("row_number()", "number", False),
-                    ("dense_rank()", "number", False),
-                    ("percent_rank()", "shown", False),
-                    (f"lag({value})", kind, False),
-                    (f"lead({value}, 2)", kind, False),
-                    (f"sum({number})", "number", True),
-                    (f"max({value})", kind, True),
-                    (f"first_value({value})", kind, True),
-                    ("count(*)", "number", True),
+                    ("row_number()", "number", False, True),
+                    ("dense_rank()", "number", False, False),
+                    ("percent_rank()", "shown", False, False),
+                    (f"lag({value})", kind, False, True),
+                    (f"lead({value}, 2)", kind, False, True),
+                    (f"sum({number})", "number", True, False),
+                    (f"max({value})", kind, True, False),
+                    (f"first_value({value})", kind, True, False),
+                    ("count(*)", "number", True, False),
                 )
             )
             frame = random.choice(_FRAMES) if framed else ""
-            over = " ".join(filter(None, (by and f"PARTITION BY {by}", f"ORDER BY {order}", frame)))
-            found.append(Column(f"{function} OVER ({over})", kind))
+            over = " ".join(filter(None, (by and f"PARTITION BY {by}", f"ORDER BY {order}")))
+            if positional or frame:
+                over = positions = positions or over
+            found.append(Column(f"{function} OVER ({' '.join(filter(None, (over, frame)))})", kind))
         return Select((*self._columns(scope), *found), parts, self._where(scope))
 
     def _top(self, depth: int) -> Query:

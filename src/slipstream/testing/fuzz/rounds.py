@@ -46,9 +46,12 @@ class Failure:
     seed: int
     query: Query
     trouble: Trouble
+    reads: Mapping[str, Query] = field(default_factory=dict)
+    """The views that it reads, directly or not, in the order in which they can be declared."""
 
     def __str__(self) -> str:
-        return f"seed {self.seed}: {self.query.sql()}\n{type(self.trouble).__name__}: {self.trouble}"
+        views = "".join(f"\n  where {name} is {query.sql()}" for name, query in self.reads.items())
+        return f"seed {self.seed}: {self.query.sql()}{views}\n{type(self.trouble).__name__}: {self.trouble}"
 
 
 @dataclass
@@ -96,7 +99,7 @@ def play(spark: SparkSession, folder: Path, seed: int, views: int) -> Tally:
             except AnalysisException:
                 tally.invalid += 1
             except Exception as trouble:
-                tally.failures.append(Failure(seed, query, trouble))
+                tally.failures.append(Failure(seed, query, trouble, _read_by(query, queries)))
             else:
                 queries[f"v{number}"] = query
         try:
@@ -109,22 +112,24 @@ def play(spark: SparkSession, folder: Path, seed: int, views: int) -> Tally:
         else:
             wrong = _compared(script, queries)
     tally.kept = len(queries) - len(wrong)
-    tally.failures += [Failure(seed, queries[name], trouble) for name, trouble in wrong.items()]
+    for name, found in wrong.items():
+        tally.failures.append(Failure(seed, queries[name], found, _read_by(queries[name], queries)))
     shutil.rmtree(folder, ignore_errors=True)
     return tally
 
 
 def shrink(spark: SparkSession, folder: Path, failure: Failure) -> Failure:
-    """The smallest query found that still fails in the same way, alone, over the same tables."""
+    """The smallest query found that still fails in the same way, over the same tables and views."""
     smallest, tries = failure, 0
     while True:
         for query in smallest.query.smaller():
             if tries == _TRIES:
                 return smallest
             tries += 1
-            trouble = _trouble(spark, folder / str(tries), failure.seed, {"v": query})
+            reads = _read_by(query, failure.reads)
+            trouble = _trouble(spark, folder / str(tries), failure.seed, {**reads, "v": query})
             if type(trouble) is type(failure.trouble):
-                smallest = Failure(failure.seed, query, trouble)
+                smallest = Failure(failure.seed, query, trouble, reads)
                 break
         else:
             return smallest
@@ -133,9 +138,8 @@ def shrink(spark: SparkSession, folder: Path, failure: Failure) -> Failure:
 def _alone(
     spark: SparkSession, folder: Path, seed: int, queries: Mapping[str, Query]
 ) -> Iterator[tuple[str, Trouble]]:
-    for name in queries:
-        needed = {each: queries[each] for each in queries if each in _closure(name, queries)}
-        trouble = _trouble(spark, folder / name, seed, needed)
+    for name, query in queries.items():
+        trouble = _trouble(spark, folder / name, seed, {**_read_by(query, queries), name: query})
         if trouble is not None:
             yield name, trouble
 
@@ -161,8 +165,8 @@ def _trouble(spark: SparkSession, folder: Path, seed: int, queries: Mapping[str,
 
 
 def _app(spark: SparkSession, folder: Path, seed: int) -> App:
-    """Shards, the length of hashes and partial aggregation go with the seed: short hashes collide."""
-    settings = Settings(hash_bits=3 if seed % 4 == 0 else 64, partial=seed % 2 == 0)
+    """Shards, the length of hashes, partial aggregation and broadcasts go with the seed: short hashes collide."""
+    settings = Settings(hash_bits=3 if seed % 4 == 0 else 64, partial=seed % 2 == 0, broadcast=seed % 4 == 1)
     store = folder / "store"
     return App("fuzz", store, spark=spark, shards=1 + seed % 3, history=None, settings=settings)
 
@@ -215,13 +219,11 @@ def _fails_in_batch(script: Script, view: str) -> bool:
     return False
 
 
-def _closure(name: str, queries: Mapping[str, Query]) -> set[str]:
-    """A view and all that it reads."""
-    found = {name}
-    for each in _relations(queries[name]):
-        if each in queries:
-            found |= _closure(each, queries)
-    return found
+def _read_by(query: Query, views: Mapping[str, Query]) -> dict[str, Query]:
+    """The views that a query reads, directly or not, in the order of `views`."""
+    direct = [name for name in _relations(query) if name in views]
+    names = set(direct).union(*(_read_by(views[name], views) for name in direct))
+    return {name: view for name, view in views.items() if name in names}
 
 
 def _relations(query: Query) -> Iterator[str]:
