@@ -8,6 +8,7 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -83,6 +84,13 @@ def test_what_gathered_goes_out_together(pretend: Pretend, url: str, tmp_path: P
     check(url, tmp_path / "back", 1, 10)
     progress = read_replication(pretend.root).replicas[url]
     assert (progress.durable, progress.error) == (10, None)
+
+
+def test_a_folder_that_is_made_while_it_is_listed_has_nothing_yet(tmp_path: Path) -> None:
+    """PyArrow, asked to allow for a folder that is not there, looks a second time before it believes it."""
+    replica = Replica(f"file://{tmp_path}")
+    replica._files = Mock(get_file_info=Mock(side_effect=FileNotFoundError("Cannot list directory")))
+    assert replica.list("commits") == {}
 
 
 def test_a_replica_that_is_behind_gets_merged_layers(pretend: Pretend, url: str, tmp_path: Path) -> None:

@@ -73,7 +73,10 @@ class Replica:
     def list(self, folder: str) -> dict[str, int]:
         """The objects of a folder and their sizes. A folder that is not there has none."""
         selector = pafs.FileSelector(self._path(folder), allow_not_found=True)
-        found = self._files.get_file_info(selector)
+        try:
+            found = self._files.get_file_info(selector)
+        except FileNotFoundError:  # all the same, if it is made in the middle of this
+            return {}
         return {f"{folder}/{each.base_name}": each.size for each in found if each.type == pafs.FileType.File}
 
     def delete(self, name: str) -> None:

@@ -46,12 +46,18 @@ VIEWS = {
     ),
     "largest": "SELECT cid, max(amount) largest FROM orders GROUP BY cid",
     "leaders": "SELECT cid, sum(amount) spent FROM orders GROUP BY cid ORDER BY spent DESC, cid LIMIT 5",
+    "spenders": (
+        "SELECT country, sum(spent) spent, count(*) n FROM"
+        " (SELECT cid, sum(amount) spent FROM orders GROUP BY cid) JOIN customers USING (cid) GROUP BY country"
+    ),
 }
 
 APP = """
 import slipstream as sl
 
-app = sl.App("torture", store="store", master="local[2,4]", shards=2, history=None, replicas=["{replica}"])
+settings = sl.Settings(broadcast=True)
+place = dict(store="store", replicas=["{replica}"])
+app = sl.App("torture", **place, master="local[2,4]", shards=2, history=None, settings=settings)
 orders = "oid long, cid long, amount long"
 customers = "cid long, country string"
 app.source("orders", sl.files("orders", format="json", schema=orders, max_files_per_epoch=20))
@@ -59,7 +65,9 @@ app.source("customers", sl.files("customers", format="json", schema=customers, k
 for name, query in {views}.items():
     app.view(name, query)
 """
-"""Two cores, and up to four attempts of a task, so that Spark replaces a worker that was killed."""
+"""Two cores, and up to four attempts of a task, so that Spark replaces a worker that was killed. Customers change
+seldom, so that a join has them broadcast for some epochs, and then not.
+"""
 
 PATIENCE = 300.0
 CUSTOMERS = 40
@@ -98,11 +106,16 @@ def expected(orders: list[dict[str, Any]], customers: dict[int, str]) -> dict[st
         if cid in customers:
             total, n = revenue.get(customers[cid], (0, 0))
             revenue[customers[cid]] = (total + amount, n + 1)
+    spenders: dict[str, tuple[int, int]] = {}
+    for cid in spent.keys() & customers.keys():
+        total, n = spenders.get(customers[cid], (0, 0))
+        spenders[customers[cid]] = (total + spent[cid], n + 1)
     leaders = sorted(spent.items(), key=lambda each: (-each[1], each[0]))[:5]
     return {
         "revenue": [(country, *totals) for country, totals in revenue.items()],
         "largest": list(largest.items()),
         "leaders": leaders,
+        "spenders": [(country, *totals) for country, totals in spenders.items()],
     }
 
 
