@@ -86,7 +86,7 @@ def assemble(
 
     def rebuild(claim: Claim, past: Past, anew: Rebuild) -> None:
         bad = {each.trace: each.schema for each in rejects.values()}
-        carry_out(spark, claim, plans.fitting(used), used, past, shards, anew, traces_of(catalog), bad)
+        carry_out(spark, claim, plans.afresh(), used, past, shards, anew, traces_of(catalog), bad)
 
     compare(claim, past)
 

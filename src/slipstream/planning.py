@@ -89,6 +89,11 @@ class Plans:
             self._wanted = set(self._aside if forced is None else self._broadcastable if forced else ())
         return self.fitting(())
 
+    def afresh(self) -> Template:
+        """The plan for the first epoch of a store, in which everything changes."""
+        self._aside, self._wanted = set(), set()
+        return self.fitting(())
+
     def fitting(self, changed: Collection[str]) -> Template:
         """The plan for an epoch with input from these sources."""
         ways = {aside: self._way(aside, changed) for aside in self._broadcastable}

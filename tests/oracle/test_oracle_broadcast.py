@@ -11,8 +11,11 @@ import pytest
 
 import slipstream as sl
 from slipstream import planning
+from slipstream.app import standing_by
 from slipstream.epoch.advice import Stillness
 from slipstream.errors import EpochFailed
+from slipstream.settings import Starting, starting_with
+from slipstream.testing.oracle import assert_equal_rows, rows_of
 from slipstream.testing.scripted import Script, Scripted
 
 pytestmark = pytest.mark.spark
@@ -182,3 +185,28 @@ def test_oracle_no_pair_is_computed_that_never_was(opened: Any) -> None:
     assert joins(script.app, "by_place")[0] == "Broadcast"
     script.step(lambda: script.sources["places"].append([("north", 0)]))
     script.check()
+
+
+def test_oracle_a_standby_takes_over_while_a_constant_is_broadcast_and_rebuilds(opened: Any) -> None:
+    """In the one epoch of a rebuild everything changes, what never changes otherwise too."""
+    constant = "(VALUES ('north', 1), ('south', 2)) AS v (place, tax)"
+    text = f"SELECT tax, sum(n) s FROM sales JOIN buyers USING (buyer) JOIN {constant} USING (place) GROUP BY tax"
+    first, random = opened(views={"by_tax": text}, broadcast=True), Random(5)
+    for _ in range(3):
+        first.step(partial(change, first, ("sales", "buyers"), random))
+    assert joins(first.app, "by_tax") == ["Broadcast", "Join"]
+    before = rows_of(first.app.read("by_tax"))
+    assert before
+    with standing_by(), starting_with(Starting(rebuild=("by_tax",))):
+        second = opened(views={"by_tax": text}, broadcast=True).app
+    left = iter(range(3))
+
+    def waiting() -> bool:
+        if next(left, None) is None:
+            first.app.close()
+        return True
+
+    assert second.stand_by(waiting)
+    second.run(until="caught_up")
+    assert joins(second, "by_tax") == ["Broadcast", "Join"]
+    assert_equal_rows(rows_of(second.read("by_tax")), before, "by_tax, rebuilt")
