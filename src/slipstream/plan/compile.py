@@ -263,7 +263,7 @@ class ViewCompiler:
         recorded = self._recorded is not None and node.equals(self._recorded)
         if recorded or self._timing.follows(node):
             return join.Keeping(traces)
-        return join.keeping(self._build, left, right, traces, lambda: self._trace("aside"))
+        return join.to_keep(self._build, left, right, traces, lambda: self._trace("aside"))
 
     def _join_by_rows(self, node: Node) -> Delta:
         """A join other than inner without an equality, put together from joins that have one."""

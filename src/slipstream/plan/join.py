@@ -87,7 +87,7 @@ def matching(
     return [(one, other) for one, other, _ in keys], (sides[0], sides[1])
 
 
-def keeping(
+def to_keep(
     build: Builder, left: Delta, right: Delta, sides: tuple[str, str], aside: Callable[[], str]
 ) -> Keeping:
     """What an inner join keeps, and how it is to be done. aside: gives a trace to put rows aside in."""
