@@ -114,7 +114,10 @@ class Plans:
         elif settings.broadcast:
             self._wanted = set(self._broadcastable)
         if self._able and settings.partial is None and self._looks.due(rows):
-            advised = advise(self._partial, self._seen(epoch))
+            seen = self._seen(epoch)
+            if not seen:
+                self._looks.in_vain()
+            advised = advise(self._partial, seen)
             if advised != self._partial:
                 self._partial = advised
                 self._make()
@@ -178,7 +181,7 @@ class Plans:
         found = {}
         for trace in self._able:
             figures = measured.get(f"{trace}{PARTIAL}") or measured.get(trace, {})
-            with suppress(FileNotFoundError):  # merged already: there is another epoch to look at
+            with suppress(FileNotFoundError):  # merged already: the next epoch will do
                 layers = epoch_layers(self._root / trace, epoch)
                 if "rows_in" in figures and layers:
                     found[trace] = Seen(figures["rows_in"], sum(layer.rows for layer in layers))

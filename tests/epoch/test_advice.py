@@ -45,6 +45,18 @@ def test_a_small_epoch_is_not_looked_at_and_does_not_put_off_the_look() -> None:
     assert looks.due(ENOUGH_ROWS)
 
 
+def test_a_look_in_vain_is_taken_again_after_the_next_epoch() -> None:
+    looks = Looks()
+    looked = []
+    for epoch in range(1, 13):
+        if looks.due(ENOUGH_ROWS):
+            looked.append(epoch)
+            if epoch < 5:
+                looks.in_vain()
+    assert looked[:3] == [3, 4, 5]
+    assert 6 not in looked
+
+
 def test_a_side_is_looked_at_once_it_has_been_still_and_the_next_time_later() -> None:
     still = Stillness()
     due = []

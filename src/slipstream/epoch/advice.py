@@ -69,6 +69,10 @@ class Looks:
         self.next = self.epochs + self.wait
         return True
 
+    def in_vain(self) -> None:
+        """There was nothing to be seen: look again after the next epoch."""
+        self.next = self.epochs + 1
+
 
 @dataclass
 class Stillness:
