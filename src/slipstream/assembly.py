@@ -22,18 +22,8 @@ from slipstream.durability.identity import traces_of
 from slipstream.durability.lineage import JSON
 from slipstream.durability.lineage import History as Past
 from slipstream.durability.store import Claim
-from slipstream.epoch import (
-    Budget,
-    Loop,
-    Rehearsal,
-    Rejects,
-    Upkeep,
-    Watermarks,
-)
-from slipstream.plan import (
-    Compiled,
-    LateView,
-)
+from slipstream.epoch import Budget, Loop, Rehearsal, Rejects, Upkeep, Watermarks
+from slipstream.plan import Compiled, LateView
 from slipstream.planning import Declared, Plans
 from slipstream.rebuild import Rebuild, carry_out, plan_rebuild
 from slipstream.settings import Durability, History, Limits, Settings, starting

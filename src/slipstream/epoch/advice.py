@@ -7,7 +7,7 @@ epochs are no guide: what they cost does not depend on rows.
 
 A join may have its small input broadcast (`dataflow.broadcast`), which saves the shuffle of the large one and with it a
 stage of the epoch, for as long as the small one does not change. In the epoch in which it does, rows that were put
-aside are moved, and the plan is made anew twice. So it pays for an input that has been still for long; one that
+aside are moved, and another plan is taken up, twice. So it pays for an input that has been still for long; one that
 disappointed has to be still for twice as long before it is tried again.
 """
 

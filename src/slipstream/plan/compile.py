@@ -239,10 +239,8 @@ class ViewCompiler:
         if not keys and not inner and cross.can_match_rows(catalyst, node):
             return self._join_by_rows(node)
         if semi.is_plain(catalyst, node):
-            left, right = (self._delta(child) for child in catalyst.children(node))
-            return semi.semi(
-                self._build, node, left, right, self._view, (self._trace("left"), self._trace("keys"))
-            )
+            left, right, traces = self._join_inputs(node, of_right="keys")
+            return semi.semi(self._build, node, left, right, self._view, traces)
         left, right, traces = self._join_inputs(node)
         if inner and not keys:
             return cross.inner(self._build, node, left, right, self._view, traces)
@@ -252,9 +250,9 @@ class ViewCompiler:
         pairs = [(one, other) for one, other, _ in keys]
         return regroup.join(self._build, node, pairs, left, right, self._view, traces)
 
-    def _join_inputs(self, node: Node) -> tuple[Delta, Delta, tuple[str, str]]:
+    def _join_inputs(self, node: Node, of_right: str = "right") -> tuple[Delta, Delta, tuple[str, str]]:
         left, right = (self._delta(child) for child in self._catalyst.children(node))
-        return left, right, (self._trace("left"), self._trace("right"))
+        return left, right, (self._trace("left"), self._trace(of_right))
 
     def _keeping(self, node: Node, left: Delta, right: Delta, traces: tuple[str, str]) -> join.Keeping:
         """What an inner join keeps. One whose rows a view records where they lie, or that drops old state, is always
