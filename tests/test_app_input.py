@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -48,6 +50,41 @@ def test_a_row_that_does_not_parse_is_kept_with_its_file_line_and_reason(
         assert kept["file"].endswith("a.json")
         assert "v" in kept["reason"]
         assert app.read("orders_rejected", as_of=0).count() == 0
+
+
+WORKER_DIES = """
+import os, signal, sys
+from pathlib import Path
+from pyspark.sql import functions as F
+import slipstream as sl
+
+folder = Path(sys.argv[1])
+died = folder / "died"
+
+def once(v):
+    if not died.exists():
+        died.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return 2 * v
+
+with sl.App("dies", folder / "store", master="local[1,4]", shards=2) as app:
+    double = F.udf(once, "long", useArrow=False)
+    app.source("orders", sl.files(folder / "landing", "json", "k long, v long", settle=0))
+    app.view("doubled", lambda orders: orders.select("k", double("v").alias("v")))
+    app.view("totals", lambda orders: orders.groupBy("k").agg(F.sum(double("v")).alias("v")))
+    summary = app.run(until="caught_up")
+    raw = [row["raw"] for row in app.read("orders_rejected").collect()]
+    views = [sorted(tuple(row) for row in app.read(view).collect()) for view in ("doubled", "totals")]
+    print("GOT", died.exists(), summary.rows, raw, *views)
+"""
+
+
+def test_bad_rows_are_found_although_a_worker_dies(tmp_path: Path, landing: Path) -> None:
+    """Its task has read the file, and what it read is kept: the task in its place does not read it again."""
+    drop(landing, "a.json", '{"k": 1, "v": 2}\nnot json\n{"k": 1, "v": 3}\n')
+    command = [sys.executable, "-c", WORKER_DIES, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
+    assert done.stdout == "GOT True 3 ['not json'] [(1, 4), (1, 6)] [(1, 10)]\n"
 
 
 def test_on_bad_fail_stops_the_app_at_the_epoch_before(

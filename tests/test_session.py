@@ -14,9 +14,11 @@ import pyarrow as pa
 import pyspark
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from slipstream.errors import SessionWarning, SparkConnectSession
 from slipstream.java import java_home
+from slipstream.plan.catalyst import Catalyst
 from slipstream.session import (
     EPOCH,
     LOCAL,
@@ -185,3 +187,18 @@ def test_an_epoch_job_gets_one_batch_a_shard_in_this_very_python(spark: SparkSes
     got = rows.mapInArrow(_size_of_batches, "rows long, python string").collect()
     assert [row["rows"] for row in got] == [25_000, 25_000]
     assert {row["python"] for row in got} == {os.environ.get("PYSPARK_PYTHON", sys.executable)}
+
+
+@pytest.mark.spark
+def test_kept_rows_are_counted_whichever_stages_compute_them(spark: SparkSession) -> None:
+    epochs = epoch_session(spark, shards=2)
+    rows = epochs.range(0, 80, 1, 8).observe("seen", F.count(F.lit(1)), F.max("id"))
+    catalyst = Catalyst(epochs)
+    frame, relation = catalyst.kept(catalyst.analysed(rows))
+    try:
+        assert catalyst.frame(relation).take(1), "computes the first partition, in a stage of its own"
+        rest = catalyst.frame(relation)
+        assert len(rest.collect()) == 80
+        assert catalyst.observed(rest) == {"seen": (80, 79)}
+    finally:
+        catalyst.dropped(frame)

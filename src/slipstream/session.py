@@ -138,6 +138,11 @@ EPOCH = (
         "false",
         "what it infers was inferred already, and its time is exponential in columns that are renamed again and again",
     ),
+    Setting(
+        "spark.sql.legacy.observeMetricsAggregateAllAttempts",
+        "true",
+        "rows that are kept may be computed by several stages, and by default Spark counts those of one only",
+    ),
     Setting("spark.sql.unionOutputPartitioning", "false", "a task finds its shard by its partition's number"),
     Setting(
         "spark.sql.execution.arrow.maxRecordsPerBatch", "65536", "few batches a shard, bounded in memory"

@@ -71,10 +71,11 @@ class Template:
         catalyst = self._catalyst
         clock = _Stopwatch()
         pairs = self._inputs(frames, sent)
-        kept = []
+        kept, relations = [], []
         for shared in self._build.shared:
             frame, relation = catalyst.kept(catalyst.swap(shared.plan, pairs))
             kept.append(frame)
+            relations.append(relation)
             pairs.append((shared.leaf.node, self._bind(shared.leaf, relation)))
         frame = catalyst.frame(catalyst.swap(self._plan, pairs) if pairs else self._plan)
         clock.lap("leaf")
@@ -84,11 +85,14 @@ class Template:
                 clock.lap("plan")
                 stats = [json.loads(said) for said in catalyst.collect_strings(frame)]
                 clock.lap("run")
+            sure = [catalyst.is_kept(relation) for relation in relations]
         finally:
             for each in kept:
                 catalyst.dropped(each)
         self._last = frame
         observed = catalyst.observed(frame)
+        if not all(sure):
+            observed |= self._observed_anew(spark, frames, sent)
         counts = {name: seen for name, seen in observed.items() if observed_watermark(name) is None}
         rows = {name: seen[0] or 0 for name, seen in counts.items()}
         bad = {name: seen[1] for name, seen in counts.items() if seen[1]}
@@ -96,6 +100,22 @@ class Template:
         times = {name: latest for name, latest in measured.items() if name is not None and latest is not None}
         clock.lap("stats")
         return Outcome(tuple(stats), rows, bad, times, clock.laps)
+
+    def _observed_anew(
+        self, spark: SparkSession, frames: Mapping[str, DataFrame], sent: EpochProperty
+    ) -> dict[str, tuple[int | None, ...]]:
+        """What the plans of shared rows observe, all computed once more: a task failed whose rows were kept already. It
+        has not said what it observed, and the task in its place found the rows and computed nothing.
+        """
+        catalyst = self._catalyst
+        pairs = self._all_inputs(frames, sent)
+        found: dict[str, tuple[int | None, ...]] = {}
+        with _told(spark, sent):
+            for shared in self._build.shared:
+                whole = catalyst.frame(catalyst.swap(shared.plan, pairs))
+                catalyst.run(whole)
+                found |= catalyst.observed(whole)
+        return found
 
     def failing(
         self, spark: SparkSession, frames: Mapping[str, DataFrame], sent: EpochProperty

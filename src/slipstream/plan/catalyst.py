@@ -487,6 +487,11 @@ class Catalyst:
         frame._jdf.persist()
         return frame, frame._jdf.queryExecution().withCachedData()
 
+    def is_kept(self, relation: Node) -> bool:
+        """Whether each part of the relation that stands for kept rows was computed by a task that succeeded."""
+        loaded: bool = relation.cacheBuilder().isCachedColumnBuffersLoaded()
+        return loaded
+
     def dropped(self, frame: DataFrame) -> None:
         """Keep a frame's rows no longer."""
         frame._jdf.unpersist()
@@ -494,6 +499,10 @@ class Catalyst:
     def planned(self, frame: DataFrame) -> None:
         """Optimise and plan a frame, so that running it does only that."""
         frame._jdf.queryExecution().executedPlan()
+
+    def run(self, frame: DataFrame) -> None:
+        """Run a frame for what is observed."""
+        frame._jdf.queryExecution().toRdd().count()
 
     def collect_strings(self, frame: DataFrame) -> list[str]:
         """Run a frame of one string column."""
