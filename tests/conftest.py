@@ -13,6 +13,13 @@ from slipstream.session import start_session
 settings.register_profile("same every time", deadline=None, derandomize=True)
 settings.load_profile("same every time")
 
+LONGEST = "torture/test_torture.py"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest test comes first: as the last one, it would leave the other processes without work for minutes."""
+    items.sort(key=lambda item: LONGEST not in item.nodeid)
+
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:

@@ -71,12 +71,10 @@ class Template:
         catalyst = self._catalyst
         clock = _Stopwatch()
         pairs = self._inputs(frames, sent)
-        kept, relations = [], []
+        kept = []
         for shared in self._build.shared:
-            frame, relation = catalyst.kept(catalyst.swap(shared.plan, pairs))
-            kept.append(frame)
-            relations.append(relation)
-            pairs.append((shared.leaf.node, self._bind(shared.leaf, relation)))
+            kept.append(catalyst.kept(catalyst.swap(shared.plan, pairs)))
+            pairs.append((shared.leaf.node, self._bind(shared.leaf, kept[-1][1])))
         frame = catalyst.frame(catalyst.swap(self._plan, pairs) if pairs else self._plan)
         clock.lap("leaf")
         try:
@@ -85,13 +83,13 @@ class Template:
                 clock.lap("plan")
                 stats = [json.loads(said) for said in catalyst.collect_strings(frame)]
                 clock.lap("run")
-            sure = [catalyst.is_kept(relation) for relation in relations]
+            all_observed = all(catalyst.is_kept(relation) for _, relation in kept)
         finally:
-            for each in kept:
+            for each, _ in kept:
                 catalyst.dropped(each)
         self._last = frame
         observed = catalyst.observed(frame)
-        if not all(sure):
+        if not all_observed:
             observed |= self._observed_anew(spark, frames, sent)
         counts = {name: seen for name, seen in observed.items() if observed_watermark(name) is None}
         rows = {name: seen[0] or 0 for name, seen in counts.items()}
