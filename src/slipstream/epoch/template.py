@@ -73,8 +73,9 @@ class Template:
         pairs = self._inputs(frames, sent)
         kept = []
         for shared in self._build.shared:
-            kept.append(catalyst.kept(catalyst.swap(shared.plan, pairs)))
-            pairs.append((shared.leaf.node, self._bind(shared.leaf, kept[-1][1])))
+            frame, relation = catalyst.kept(catalyst.swap(shared.plan, pairs))
+            kept.append((frame, relation))
+            pairs.append((shared.leaf.node, self._bind(shared.leaf, relation)))
         frame = catalyst.frame(catalyst.swap(self._plan, pairs) if pairs else self._plan)
         clock.lap("leaf")
         try:
