@@ -13,12 +13,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slipstream.dataflow.accumulators import Argument
+from slipstream.dataflow.accumulators import Argument, Buffer
 from slipstream.dataflow.combine import Combine, receive
+from slipstream.errors import SumOverflow
 
 KINDS: dict[str, tuple[Argument, pa.DataType, st.SearchStrategy[Any]]] = {
     "count": (Argument("count"), pa.bool_(), st.booleans()),
     "long": (Argument("long"), pa.int64(), st.none() | st.integers(-(2**62), 2**62)),
+    "short decimal": (
+        Argument("decimal", scale=2, digits=18),
+        pa.decimal128(28, 2),
+        st.none() | st.decimals(-(10**16) + 1, 10**16 - 1, places=2, allow_nan=False),
+    ),
     "decimal": (
         Argument("decimal", scale=2),
         pa.decimal128(20, 2),
@@ -87,6 +93,36 @@ def test_what_is_combined_in_parts_folds_to_the_totals_of_all_rows(kind: str, da
     assert alike(in_steps(combine, [table(part, type_) for part in parts])) == alike(
         in_steps(combine, [table(whole, type_)])
     )
+
+
+@pytest.mark.parametrize("kind", ["count", "long", "short decimal"])
+@given(data=st.data())
+def test_what_is_kept_as_sums_is_what_rows_would_have_been(kind: str, data: st.DataObject) -> None:
+    argument, type_, values = KINDS[kind]
+    row = st.tuples(st.sampled_from(["x", "", None]), st.just(1), values, st.sampled_from([1, 1, -1, 3]))
+    rows = data.draw(st.lists(row, min_size=1, max_size=20))
+    given_rows = table(rows, type_)
+    sums = argument.to_sums(given_rows["a0"].combine_chunks(), given_rows["diff"].to_numpy())
+    assert len(sums) == argument.sums
+    names = tuple(f"s{i}" for i in range(argument.sums))
+    kept = given_rows.drop_columns("a0")
+    for name, each in zip(names, sums, strict=True):
+        kept = kept.append_column(name, pa.array(each))
+    keys = ("k0", "b0")
+    parts = [part for part in (kept.slice(0, 3), kept.slice(3)) if part.num_rows]
+    by_sums = in_steps(Combine(keys, names, (argument,), kept=True), parts)
+    assert by_sums == in_steps(Combine(keys, ("a0",), (argument,)), [given_rows])
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_total_that_wraps_around_is_seen_although_it_is_kept_as_sums(sign: int) -> None:
+    argument, large = Argument("long"), pa.array([sign * 2**62] * 3, pa.int64())
+    sums = [np.array([each.sum()]) for each in argument.to_sums(large, np.ones(3, dtype=np.int64))]
+    totals = argument.from_sums(sums)
+    with pytest.raises(SumOverflow):
+        Buffer("sum", 0, pa.int64()).check(totals)
+    sums[1] //= 3
+    Buffer("sum", 0, pa.int64()).check(argument.from_sums(sums))
 
 
 def test_one_row_leaves_for_each_key() -> None:

@@ -19,7 +19,7 @@ from slipstream.dataflow.aside import Aside
 from slipstream.dataflow.broadcast import Broadcast, Move
 from slipstream.dataflow.combine import Combine
 from slipstream.dataflow.extreme import Extreme
-from slipstream.dataflow.join import Join
+from slipstream.dataflow.join import Join, Summed
 from slipstream.dataflow.record import Record
 from slipstream.dataflow.regroup import Regroup
 from slipstream.dataflow.semi import Semi
@@ -53,6 +53,8 @@ EXTREME = pa.schema(
     [("h", pa.int64()), ("k0", pa.int64()), ("p0", pa.int64()), ("e0", pa.float64()), ("diff", pa.int64())]
 )
 
+LONG = Argument("long")
+SUMMED = pa.schema([*(field for field in JOINED if field.name != "a0"), ("y0", pa.int64())])
 ASIDE = Aside("aside", large=0)
 BROADCAST = Join("v", ("left", "right"), JOINED, aside=ASIDE)
 LARGE = pa.schema([field for field in JOINED if field.name not in ("side", "b0")])
@@ -72,6 +74,13 @@ OPERATORS: dict[str, Any] = {
     ),
     "join": Join("v", ("left", "right"), JOINED),
     "join, combined": Join("v", ("left", "right"), JOINED, Combine(("k0",), ("a0",), (Argument("double"),))),
+    "join, kept as sums": Join(
+        "v",
+        ("left", "right"),
+        SUMMED,
+        Combine(("k0",), ("s0", "s1", "s2"), (LONG,), kept=True),
+        summed=(Summed(0, LONG),),
+    ),
     "join, put aside": BROADCAST,
     "broadcast": Broadcast(BROADCAST, ASIDE, LARGE),
     "move": Move(ASIDE, JOINED),
@@ -95,6 +104,7 @@ def batches(schema: pa.Schema, rows: Sequence[Change], size: int) -> Iterator[pa
         row = hash(None if value is None else "nan" if math.isnan(value) else value) % HASH
         known: dict[str, Any] = {"side": side, "h": key % HASH, "r": row, "k0": key, "diff": diff}
         known |= {"x0": value, "v0": value, "a0": None if side else value, "b0": value if side else None}
+        known["y0"] = int(value) if value is not None and math.isfinite(value) else None
         known |= {"e0": value, "p0": 0 if value is None else prefix(value)}
         made.append({name: known[name] for name in schema.names})
     for at in range(0, len(made), size):

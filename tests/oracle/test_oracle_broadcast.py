@@ -34,6 +34,8 @@ VIEWS = {
     " (SELECT * FROM sales JOIN buyers USING (buyer)) j ON p.place = j.place AND p.tax < j.n GROUP BY p.tax",
     "by_most": f"SELECT tax, sum(n) s, max(most) m FROM {CHAIN}"
     " JOIN (SELECT buyer, max(n) most FROM sales GROUP BY buyer) USING (buyer) GROUP BY tax",
+    "by_buyer": f"SELECT buyer, sum(tax) t, count(tax) c FROM {CHAIN} GROUP BY buyer",
+    "by_tax": f"SELECT tax, sum(n * price) s, count(maker) c, sum(tax + 1) t FROM {CHAIN} GROUP BY tax",
     "of_rows": "SELECT r.place, sum(r.paid) s, max(p.tax) t FROM rows r JOIN places p USING (place) GROUP BY r.place",
 }
 JOINS = ("Join", "Broadcast")

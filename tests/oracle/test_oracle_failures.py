@@ -61,6 +61,22 @@ def test_a_failed_epoch_names_the_views_and_the_expression_and_goes_on_without_t
     assert "It fails on this row of 't': {'k': 'd', 's': ''}" in str(failed.value)
 
 
+def test_a_sum_that_does_not_fit_fails_the_epoch_although_its_parts_are_kept_as_sums(open_app: Any) -> None:
+    app, orders, customers = open_app(), sl.memory("c int, amount long"), sl.memory("c int, country string")
+    app.source("orders", orders)
+    app.source("customers", customers)
+    app.view("revenue", "SELECT country, sum(amount) s FROM orders JOIN customers USING (c) GROUP BY country")
+    assert "kept as sums" in app.explain("revenue")
+    orders.append([(1, 2**62), (1, 2**62), (2, -(2**62))])
+    customers.append([(1, "x"), (2, "x")])
+    app.run(until="caught_up")
+    assert rows_of(app.read("revenue")) == [("x", 2**62)], "one customer's sum alone would not fit"
+    customers.retract([(2, "x")])
+    with pytest.raises(EpochFailed, match=r"in view 'revenue'[^$]*sum"):
+        app.run(until="caught_up")
+    assert rows_of(app.read("revenue")) == [("x", 2**62)]
+
+
 def test_a_scalar_subquery_with_two_rows_fails_the_epoch_as_it_fails_in_spark(open_app: Any) -> None:
     app, t, u = open_app(), sl.memory("v long"), sl.memory("w long")
     app.source("t", t)

@@ -90,6 +90,8 @@ JOINS = {
     "joined_expressions": "SELECT a.k2 + 1 e, upper(b.s) u, a.k, sum(a.l * 2) FILTER (WHERE a.i > 0) s "
     "FROM a JOIN b ON a.k = b.k GROUP BY 1, 2, 3 HAVING count(*) > 1",
     "joined_total": "SELECT count(*) c, sum(b.v) s FROM a JOIN b ON a.k = b.k",
+    "joined_whole": "SELECT b.s, a.k2, sum(a.l) sl, sum(a.m) sm, avg(a.m) am, count(a.i) ci, sum(b.v) sv, count(*) c "
+    "FROM a JOIN b ON a.k = b.k GROUP BY b.s, a.k2",
     "joined_products": "SELECT a.k2, sum(a.l * b.v) s FROM a JOIN b ON a.k = b.k GROUP BY a.k2",
     "joined_doubles": "SELECT a.d, count(*) c FROM a JOIN b ON a.k = b.k GROUP BY a.d",
     "of_join": "SELECT v, count(*) c FROM inner_one GROUP BY v",

@@ -19,6 +19,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from slipstream.durability.checksum import epoch_sums, state_sum
 from slipstream.trace import (
     Span,
     TraceReader,
@@ -298,6 +299,58 @@ def test_bag_equals_model(script: Script) -> None:
             assert got == Counter(
                 {(t, row): n for t in range(since + 1, last + 1) for row, n in deltas[t].items()}
             )
+
+
+amounts = st.lists(
+    st.tuples(st.integers(0, 5), st.integers(-2, 2), st.integers(-(2**40), 2**40), st.integers(-1, 1)),
+    max_size=6,
+)
+
+
+@many
+@given(st.lists(st.tuples(amounts, st.integers(1, 3), st.booleans()), min_size=1, max_size=10))
+def test_sums_that_rows_carry_equal_model(epochs: list[tuple[list[tuple[int, ...]], int, bool]]) -> None:
+    keys = KEYS["integers"]
+    states: list[dict[Any, tuple[int, ...]]] = [{}]
+    with tempfile.TemporaryDirectory() as name:
+        directory = Path(name)
+        for epoch, (updates, shards, tidy) in enumerate(epochs, 1):
+            table = as_table(
+                keys, VALUES["nothing"], [(keys.rows[k], (), n) for k, n, *_ in updates], bag=True
+            )
+            state = dict(states[-1])
+            for i in (0, 1):
+                table = table.append_column(f"s{i}", pa.array([each[2 + i] for each in updates], pa.int64()))
+            for k, *added in updates:
+                before = state.pop(keys.rows[k], (0, 0, 0))
+                now = tuple(a + b for a, b in zip(before, added, strict=True))
+                state |= {keys.rows[k]: now} if any(now) else {}
+            states.append(state)
+            write_epoch(directory, epoch, shards, table)
+            if tidy:
+                upkeep(directory, epoch, 0)
+            for t in range(1, epoch + 1):
+                check_sums(TraceReader(directory, t, Span.whole()), keys, states[t])
+            noted = epoch_sums(directory, 0, epoch)
+            assert sum(noted.values()) % 2**64 == state_sum(directory, epoch)
+        validate(directory, len(epochs), keep_from=1)
+
+
+def check_sums(whole: TraceReader, keys: Kit, state: dict[Any, tuple[int, ...]]) -> None:
+    names = ["k0", "diff", "s0", "s1"]
+    shown = [
+        row
+        for part in whole.snapshot(names)
+        for row in zip(*(part[n].to_pylist() for n in names), strict=True)
+    ]
+    assert {(key,): tuple(sums) for key, *sums in shown} == state
+    assert len(shown) == len(state)
+    h, arrays, asked = probes(keys)
+    index, found = whole.matches(h, arrays)
+    got: dict[Any, list[int]] = {}
+    for probe, *sums in zip(index.tolist(), *(found[n].to_pylist() for n in names[1:]), strict=True):
+        got[asked[probe]] = [a + b for a, b in zip(got.get(asked[probe], (0, 0, 0)), sums, strict=True)]
+    assert {key: tuple(sums) for key, sums in got.items() if any(sums)} == state
 
 
 def check_bag(directory: Path, t: int, shards: int, keys: Kit, values: Kit, state: Counter[Any]) -> None:

@@ -21,6 +21,8 @@ from slipstream.dataflow import exact
 from slipstream.errors import SumOverflow
 
 Totals = dict[str, npt.NDArray[Any]]
+_DIGITS = 18  # that fit into 64 bits
+_LOWER = np.int64((1 << 32) - 1)
 _SPECIAL = ("nans", "infs", "neginfs")
 _PAIRS = (("hi", "lo"), ("hi2", "lo2"))
 _PAIRED = {name for pair in _PAIRS for name in pair}
@@ -30,12 +32,14 @@ _PAIRED = {name for pair in _PAIRS for name in pair}
 class Argument:
     """One argument of accumulating aggregates, and which totals of it are kept.
 
-    kind: `count` (a boolean column: is it to be counted), `long`, `double` or `decimal`.
+    kind: `count` (a boolean column: is it to be counted), `long`, `double` or `decimal`. digits: how many a
+    decimal may have.
     """
 
     kind: Literal["count", "long", "double", "decimal"]
     squares: bool = False
     scale: int = 0
+    digits: int = 38
 
     def fields(self) -> list[tuple[str, pa.DataType]]:
         """The state columns of this argument: name and type."""
@@ -62,12 +66,39 @@ class Argument:
         """Totals of each segment of `values`, each value counted `diff` times."""
         return self.fold(self._terms(values, diff), starts)
 
+    @property
+    def sums(self) -> int:
+        """In how many whole numbers its totals can be kept whatever is added and taken away; 0 if they are not."""
+        if self.kind == "count":
+            return 1
+        return 3 if self.kind == "long" or (self.kind == "decimal" and self.digits <= _DIGITS) else 0
+
+    def to_sums(self, values: pa.Array, diff: npt.NDArray[np.int64]) -> list[npt.NDArray[np.int64]]:
+        """What each value, counted `diff` times, adds to those: how often it is there, and of a number its upper and
+        its lower 32 bits, so that no sum of them wraps around.
+        """
+        if self.kind == "count":
+            return [self._terms(values, diff)["count"]]
+        numbers = exact.small_decimals(values) if self.kind == "decimal" else _numbers(values)
+        return [_counted(values, diff), (numbers >> 32) * diff, (numbers & _LOWER) * diff]
+
+    def from_sums(self, sums: list[npt.NDArray[np.int64]]) -> Totals:
+        """The totals that are kept in these."""
+        if self.kind == "count":
+            return {"count": sums[0]}
+        count, upper, lower = sums
+        if self.kind == "decimal":
+            return {"count": count, "sum": exact.limbs_of(lower, upper)}
+        with np.errstate(over="ignore"):
+            total = (upper << 32) + lower
+        return {"count": count, "sum": total, "approximate": upper * 2.0**32 + lower}
+
     def _terms(self, values: pa.Array, diff: npt.NDArray[np.int64]) -> Totals:
         """What each value adds to the totals."""
         if self.kind == "count":
             counted = values.to_numpy(zero_copy_only=False).astype(bool)
             return {"count": np.where(counted, diff, 0)}
-        weight = np.where(np.asarray(values.is_valid()), diff, 0) if values.null_count else diff
+        weight = _counted(values, diff)
         terms: Totals = {"count": weight}
         if self.kind == "decimal":
             return terms | {"sum": exact.decimal_limbs(values) * weight[:, None]}
@@ -154,6 +185,11 @@ class Argument:
             name: exact.binary_limbs(values) if pa.types.is_binary(values.type) else _numbers(values)
             for name, values in columns.items()
         }
+
+
+def _counted(values: pa.Array, diff: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """How often each value is there: not at all where it is NULL."""
+    return np.where(np.asarray(values.is_valid()), diff, 0) if values.null_count else diff
 
 
 def _numbers(values: pa.Array) -> npt.NDArray[Any]:

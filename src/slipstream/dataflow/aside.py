@@ -40,7 +40,8 @@ def put_aside(rows: pa.Table, span: Span) -> pa.Table:
     values = {name: column(rows, name) for name in rows.column_names if name not in ("h", "epoch", "diff")}
     values[f"v{len(value_columns(rows.schema))}"] = column(rows, "h")
     table = pa.table({"h": placed, **values, "epoch": column(rows, "epoch"), "diff": column(rows, "diff")})
-    return consolidate(table.cast(layer_schema(table.schema)))
+    schema = layer_schema(table.schema)
+    return consolidate(table.select(schema.names).cast(schema))
 
 
 def key_hash(schema: pa.Schema) -> str:

@@ -20,9 +20,9 @@ import numpy as np
 import pyarrow as pa
 
 from slipstream.dataflow.aside import MOVED, Aside, key_hash, put_aside
-from slipstream.dataflow.join import Join, one_side, probe
+from slipstream.dataflow.join import Join, moved_sums, one_side, probe
 from slipstream.dataflow.task import STATS_SCHEMA, Task, emit, gather
-from slipstream.trace.rows import column, integers
+from slipstream.trace.rows import column, integers, sum_columns
 
 _PREFIXES = "ab"
 
@@ -45,7 +45,7 @@ class Broadcast:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         task, large = Task.current(), self.aside.large
-        change = one_side(gather(batches, self.input), _PREFIXES[large], task.epoch)
+        change = self.join.change_of(large, gather(batches, self.input), task.epoch)
         idle = self.join.nothing(task.epoch)
         if change.num_rows:
             small = task.whole(self.join.traces[self.aside.small], idle[self.aside.small].schema)
@@ -97,7 +97,8 @@ class Move:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         task = Task.current()
         yield from emit(gather(batches, self.input))
-        none = one_side(self.input.empty_table(), _PREFIXES[self.aside.large], task.epoch)
+        nothing = self.input.empty_table()
+        none = one_side(nothing, _PREFIXES[self.aside.large], task.epoch, moved_sums(nothing))
         left = put_aside(none, task.span)
         gone = [left]
         before = task.before(self.aside.trace, left.schema)
@@ -115,9 +116,12 @@ class Move:
                 arrays.append(pa.array(np.full(rows.num_rows, MOVED), type=field.type))
             elif name == "h":
                 arrays.append(column(rows, key_hash(rows.schema)))
-            elif name[0] in _PREFIXES:
-                kept = column(rows, f"v{name[1:]}") if name[0] == own else pa.nulls(rows.num_rows, field.type)
-                arrays.append(kept)
+            elif name[0] == own:
+                arrays.append(column(rows, f"v{name[1:]}"))
+            elif name[0] == "m":
+                arrays.append(column(rows, f"s{name[1:]}"))
+            elif name[0] in f"{_PREFIXES}y":
+                arrays.append(pa.nulls(rows.num_rows, field.type))
             else:
                 arrays.append(column(rows, name))
         return pa.Table.from_arrays(arrays, schema=self.input)
@@ -125,6 +129,6 @@ class Move:
 
 def _taken_away(rows: pa.Table, epoch: int, schema: pa.Schema) -> pa.Table:
     columns = {name: column(rows, name) for name in rows.column_names}
-    columns["diff"] = pa.array(-integers(rows, "diff"))
+    columns |= {name: pa.array(-integers(rows, name)) for name in ("diff", *sum_columns(rows.schema))}
     columns["epoch"] = pa.array(np.full(rows.num_rows, epoch))
     return pa.table({name: columns[name] for name in schema.names}, schema=schema)

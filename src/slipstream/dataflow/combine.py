@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from slipstream.dataflow.accumulators import Argument
+from slipstream.dataflow.accumulators import Argument, Totals
 from slipstream.dataflow.task import emit, gather
 from slipstream.trace.rows import column, integers
 
@@ -28,11 +28,14 @@ PARTIAL = "+partial"
 
 @dataclass(frozen=True)
 class Combine:
-    """What to add up. `keys` and `values` name columns of the rows; there is a value for each argument."""
+    """What to add up. `keys` and `values` name columns of the rows. There is a value for each argument or, if `kept`,
+    one for each of its sums.
+    """
 
     keys: tuple[str, ...]
     values: tuple[str, ...]
     arguments: tuple[Argument, ...]
+    kept: bool = False
 
     def reads(self) -> list[str]:
         """The columns that it needs, beside diff."""
@@ -51,11 +54,21 @@ class Combine:
         order, starts = _grouped([column(table, name) for name in self.keys], table.num_rows)
         first = pa.array(order[starts])
         arrays = [column(table, name).take(first) for name in self.keys]
-        for name, argument in zip(self.values, self.arguments, strict=True):
-            values = column(table, name).take(pa.array(order))
-            arrays += argument.send(argument.totals(values, diff[order], starts))
+        for argument, totals in zip(self.arguments, self._totals(table, diff, order, starts), strict=True):
+            arrays += argument.send(totals)
         arrays.append(pa.array(np.add.reduceat(diff[order], starts)))
         return pa.Table.from_arrays(arrays, schema=self.output(table.schema))
+
+    def _totals(self, table: pa.Table, diff: Longs, order: Longs, starts: Longs) -> Iterator[Totals]:
+        """The totals of each argument by group."""
+        names = iter(self.values)
+        for argument in self.arguments:
+            if self.kept:
+                own = [integers(table, next(names))[order] for _ in range(argument.sums)]
+                yield argument.from_sums([np.add.reduceat(each, starts) for each in own])
+            else:
+                values = column(table, next(names)).take(pa.array(order))
+                yield argument.totals(values, diff[order], starts)
 
 
 @dataclass(frozen=True)

@@ -136,6 +136,22 @@ def decimal_limbs(values: pa.Array) -> Longs:
     return limbs
 
 
+def small_decimals(values: pa.Array) -> Longs:
+    """A decimal array's unscaled integers, none of which needs more than 64 bits. NULL is 0."""
+    words = values.type.bit_width // 64
+    _, data = values.buffers()
+    raw = np.frombuffer(data, dtype="<i8")[values.offset * words : (values.offset + len(values)) * words]
+    numbers: Longs = raw.reshape(-1, words)[:, 0]
+    return np.where(np.asarray(values.is_valid()), numbers, 0) if values.null_count else numbers
+
+
+def limbs_of(lower: Longs, upper: Longs) -> Longs:
+    """lower + 2^32 upper as limbs, carries still unresolved."""
+    limbs = np.zeros((len(lower), _LIMBS), dtype=np.int64)
+    limbs[:, 0], limbs[:, 1] = lower, upper
+    return limbs
+
+
 def limbs_to_decimal(limbs: Longs, scale: int) -> pa.Array:
     """Limbs, carries still unresolved, as decimal256(76, scale)."""
     return pa.Array.from_buffers(pa.decimal256(76, scale), len(limbs), [None, _packed(limbs)])

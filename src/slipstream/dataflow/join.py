@@ -8,6 +8,10 @@ State is one bag trace for each side, by join key. An epoch costs the changes an
 not be consolidated: an update and its retraction in two layers both match, and their products cancel. Where an
 aggregation follows at once, pairs are added up here (`Combine`): what leaves the task is a row for each group.
 
+What such an aggregation only adds up need not be kept row by row, as  sum over pairs of a = sum(a) x count(b).  So
+where it can be kept in whole numbers (`Argument.sums`), a side keeps its sums beside the multiplicity, once for each
+key and each value to group by: a customer who moves to another country takes one row along, not all orders.
+
 Pairs that never were must not leave the task, because an expression above may fail on one (a division by what became
 zero). The terms have such pairs, once added and once taken away: with a row that is gone and whose retraction lies in
 another layer, and, where a key changes on both sides, of an old row and a new one. The pairs of such keys are added
@@ -19,7 +23,7 @@ come back, as a third side, they are met like rows of the input's trace, and wri
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,6 +31,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from slipstream.dataflow.accumulators import Argument
 from slipstream.dataflow.aside import MOVED, Aside, put_aside
 from slipstream.dataflow.combine import Combine
 from slipstream.dataflow.eventtime import Timed, on_time, write_state
@@ -39,9 +44,17 @@ _ODD = np.int64(0x9E3779B97F4A7C15 - (1 << 64))  # to tell the rows of a pair ap
 
 
 @dataclass(frozen=True)
+class Summed:
+    """An argument of the aggregation above that a side keeps as sums."""
+
+    side: int
+    argument: Argument
+
+
+@dataclass(frozen=True)
 class Join:
     """One inner join. Input columns: side (0 left, 1 right, or `MOVED`), h, r, k0.., a0.. (left values), b0.. (right
-    values), diff.
+    values), y0.. (of either side, what it keeps as sums), m0.. (of rows that are moved, their sums), diff.
     """
 
     name: str
@@ -50,6 +63,7 @@ class Join:
     combine: Combine | None = None
     timed: tuple[Timed, ...] = ()
     aside: Aside | None = None
+    summed: tuple[Summed, ...] = ()
 
     @property
     def __name__(self) -> str:
@@ -63,12 +77,34 @@ class Join:
     def _pair_schema(self) -> pa.Schema:
         used = None if self.combine is None else {*self.combine.reads(), "diff"}
         fields = [field for field in self.input if field.name not in ("side", "r")]
-        return pa.schema([field for field in fields if used is None or field.name in used])
+        fields = [field for field in fields if used is None or field.name in used]
+        return pa.schema([*fields, *(pa.field(f"s{i}", pa.int64()) for i in range(len(self._sums())))])
+
+    def _sums(self) -> list[tuple[int, str]]:
+        """The sums of a pair in the order of the arguments: the side that has it, and the column of its trace."""
+        found: list[tuple[int, str]] = []
+        for each in self.summed:
+            before = sum(side == each.side for side, _ in found)
+            found += [(each.side, f"s{before + i}") for i in range(each.argument.sums)]
+        return found
+
+    def _sides(self, table: pa.Table, epoch: int) -> tuple[pa.Table, pa.Table]:
+        """The two inputs' changes, each as consolidated rows of its trace."""
+        left, right = (self.change_of(side, _of_side(table, side), epoch) for side in (0, 1))
+        return left, right
+
+    def change_of(self, side: int, picked: pa.Table, epoch: int) -> pa.Table:
+        """The change of one input as consolidated rows of its trace."""
+        sums: list[Longs] = []
+        for i, each in enumerate(self.summed):
+            if each.side == side:
+                sums += each.argument.to_sums(column(picked, f"y{i}"), integers(picked, "diff"))
+        return one_side(picked, "ab"[side], epoch, sums)
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         task = Task.current()
         table = on_time(task, self.timed, gather(batches, self.input))
-        left, right = split_sides(table, task.epoch)
+        left, right = self._sides(table, task.epoch)
         moved = self._moved(table, task.epoch)
         at_left, at_right = match(left, right)
         terms = self._terms(task, (left, right), moved, at_left, at_right)
@@ -83,7 +119,7 @@ class Join:
 
     def nothing(self, epoch: int) -> tuple[pa.Table, pa.Table]:
         """No change of either input."""
-        return split_sides(self.input.empty_table(), epoch)
+        return self._sides(self.input.empty_table(), epoch)
 
     def emitted(self, terms: Iterable[_Pairs], of_both: Longs) -> Iterator[pa.RecordBatch]:
         """What leaves the task of the pairs of all terms. of_both: the keys that changed on both sides."""
@@ -131,7 +167,8 @@ class Join:
         """Rows that had been put aside, as those of their input's trace."""
         if self.aside is None or not self.aside.moving:
             return None
-        return one_side(_of_side(table, MOVED), "ab"[self.aside.large], epoch)
+        picked = _of_side(table, MOVED)
+        return one_side(picked, "ab"[self.aside.large], epoch, moved_sums(picked))
 
     def product(self, changed: pa.Table, at: Longs, matched: pa.Table, flipped: bool) -> Iterator[_Pairs]:
         """Rows of the product: changed[at[i]] with matched[i]."""
@@ -142,10 +179,13 @@ class Join:
         schema = self._pair_schema()
         own, other = ("b", "a") if flipped else ("a", "b")
         picked = pa.array(at)
+        sums = self._paired_sums(changed, at, matched, flipped)
         arrays = []
         for name in schema.names:
             if name == "diff":
                 arrays.append(pc.multiply(column(changed, name).take(picked), column(matched, name)))
+            elif name[0] == "s":
+                arrays.append(next(sums))
             elif name[0] == other:
                 arrays.append(column(matched, f"v{name[1:]}"))
             else:
@@ -153,6 +193,16 @@ class Join:
                 arrays.append(column(changed, mine).take(picked))
         rows = pa.Table.from_arrays(arrays, schema=schema)
         yield _Pairs(rows, integers(changed, "h")[at], mixed, integers(matched, "diff") < 0)
+
+    def _paired_sums(
+        self, changed: pa.Table, at: Longs, matched: pa.Table, flipped: bool
+    ) -> Iterator[pa.Array]:
+        """The sums of each pair: those of the row that has them, as often as the other is there."""
+        for side, name in self._sums():
+            if (side == 1) == flipped:
+                yield pa.array(integers(changed, name)[at] * integers(matched, "diff"))
+            else:
+                yield pa.array(integers(matched, name) * integers(changed, "diff")[at])
 
 
 @dataclass(frozen=True, eq=False)
@@ -198,14 +248,20 @@ def _of_side(table: pa.Table, side: int) -> pa.Table:
     return table.filter(pa.array(mine)).combine_chunks()
 
 
-def one_side(picked: pa.Table, prefix: str, epoch: int) -> pa.Table:
-    """One input's rows as consolidated rows of a bag trace."""
+def one_side(picked: pa.Table, prefix: str, epoch: int, sums: Sequence[Longs] = ()) -> pa.Table:
+    """One input's rows as consolidated rows of a bag trace. sums: what they add to those that are kept."""
     columns = {"h": column(picked, "h"), "r": column(picked, "r")}
     columns |= {f"k{i}": key for i, key in enumerate(prefixed(picked, "k"))}
     columns |= {f"v{i}": value for i, value in enumerate(prefixed(picked, prefix))}
     columns["epoch"] = pa.array(np.full(picked.num_rows, epoch))
     columns["diff"] = column(picked, "diff")
+    columns |= {f"s{i}": pa.array(each) for i, each in enumerate(sums)}
     return trace_rows.consolidate(pa.table(columns))
+
+
+def moved_sums(rows: pa.Table) -> list[Longs]:
+    """The sums of rows that were put aside."""
+    return [each.to_numpy() for each in prefixed(rows, "m")]
 
 
 def match(left: pa.Table, right: pa.Table) -> tuple[Longs, Longs]:

@@ -356,7 +356,9 @@ class _Gathered:
                 Buffer("m2", at, pa.float64()),
             ]
         kind = _buffer_type(catalyst, function, 0)
-        at = self._argument(catalyst.cast(child, self._jtype(function, 0)), only)
+        own = catalyst.type_of(child)
+        digits = own.precision if isinstance(own, DecimalType) else Argument.digits
+        at = self._argument(catalyst.cast(child, self._jtype(function, 0)), only, digits=digits)
         shown = to_arrow_type(kind)
         if name == "Average":
             return [Buffer("total", at, shown), Buffer("count", at, pa.int64())]
@@ -392,7 +394,9 @@ class _Gathered:
         self.columns.append((condition, BooleanType()))
         return Buffer("count", len(self.arguments) - 1, pa.int64())
 
-    def _argument(self, expr: Expr, only: Expr | None, squares: bool = False) -> int:
+    def _argument(
+        self, expr: Expr, only: Expr | None, squares: bool = False, digits: int = Argument.digits
+    ) -> int:
         catalyst = self._catalyst
         kind = catalyst.type_of(expr)
         for at, known in enumerate(self._exprs):
@@ -412,6 +416,6 @@ class _Gathered:
         scale = kind.scale if isinstance(kind, DecimalType) else 0
         self._exprs.append(expr if only is None else None)
         self.parts.append([expr] if only is None else [expr, only])
-        self.arguments.append(Argument(name, squares, scale))  # type: ignore[arg-type]
+        self.arguments.append(Argument(name, squares, scale, digits))  # type: ignore[arg-type]
         self.columns.append((value, kind))
         return len(self.arguments) - 1

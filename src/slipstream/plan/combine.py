@@ -3,7 +3,8 @@
 Spark's plan is Aggregate over some projections over Join. The projections are folded into the aggregation, so
 that its keys and arguments are expressions over the join's two inputs. Where each of them needs one input alone,
 Catalyst evaluates it below, on that side; the join keeps nothing else of the row, and its `Combine` adds up what
-it pairs. Any other shape is joined and aggregated in two steps.
+it pairs. What is added up is kept as sums where that can be done (`keeps_sums`). Any other shape is joined and
+aggregated in two steps.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ import pyarrow as pa
 
 from slipstream.dataflow.combine import Combine
 from slipstream.dataflow.graph import Step
-from slipstream.dataflow.join import Join
+from slipstream.dataflow.join import Join, Summed
 from slipstream.plan.aggregate import Sums
 from slipstream.plan.catalyst import Catalyst, Expr, Node
 from slipstream.plan.delta import Builder, Delta, Stored
-from slipstream.plan.join import Keeping, equal_keys, inner_stage, matching
+from slipstream.plan.join import Added, Keeping, equal_keys, inner_stage, matching
 
 _UNLIKE = ("struct", "array", "map", "float", "double", "variant", "interval", "void", "udt")
 """Types of keys that Arrow does not tell apart as Spark does."""
@@ -74,6 +75,13 @@ def told_apart(catalyst: Catalyst, keys: Iterable[Expr]) -> bool:
     return not any(catalyst.type_of(key).simpleString().startswith(_UNLIKE) for key in keys)
 
 
+def keeps_sums(catalyst: Catalyst, join: Node, sums: Sums) -> frozenset[int]:
+    """The sides of a join that keep what is added up as sums."""
+    if not all(each.sums for each in sums.arguments):
+        return frozenset()
+    return frozenset(side for parts in sums.parts if (side := _side(catalyst, join, parts)) is not None)
+
+
 def combine(
     build: Builder, join: Node, sums: Sums, left: Delta, right: Delta, name: str, keeping: Keeping
 ) -> Combined:
@@ -82,24 +90,38 @@ def combine(
     pairs, inputs = matching(build, join, left, right)
     wanted = [catalyst.column(key) for key in sums.keys] + [value for value, _ in sums.values]
     at = [_side(catalyst, join, parts) for parts in _parts(sums)]
+    ways = len(sums.keys)
+    as_sums = bool(keeps_sums(catalyst, join, sums))
     sides: list[Delta] = []
     kept: list[list[Expr]] = []
+    added: dict[str, Added] = {}
     for i, child in enumerate(inputs):
-        own = [value.alias(f"w{j}") for j, value in enumerate(wanted) if at[j] == i]
+        own = [j for j in range(len(wanted)) if at[j] == i]
         carried = [catalyst.column(each) for each in catalyst.output(child.plan)]
-        plan = catalyst.select(child.plan, [*carried, *own])
+        plan = catalyst.select(child.plan, [*carried, *(wanted[j].alias(f"w{j}") for j in own)])
         sides.append(replace(child, plan=plan))
-        kept.append(catalyst.output(plan)[len(carried) :])
+        made = dict(zip(own, catalyst.output(plan)[len(carried) :], strict=True))
+        kept.append([each for j, each in made.items() if j < ways or not as_sums])
+        if as_sums:
+            numbered = {j - ways: each for j, each in made.items() if j >= ways}
+            added |= {f"y{j}": Added(i, each, sums.arguments[j].sums) for j, each in numbered.items()}
 
     def make(schema: pa.Schema, stored: list[list[Stored]]) -> Join:
         found = {each.attribute.name(): each.column for side in stored for each in side}
-        columns = [found[f"w{j}"] for j in range(len(wanted))]
-        ways = len(sums.keys)
-        adding = Combine(tuple(columns[:ways]), tuple(columns[ways:]), tuple(sums.arguments))
-        return Join(name, keeping.sides, schema, adding, aside=keeping.aside)
+        keys = tuple(found[f"w{j}"] for j in range(ways))
+        arguments = tuple(sums.arguments)
+        if not as_sums:
+            values = tuple(found[f"w{j}"] for j in range(ways, len(wanted)))
+            return Join(name, keeping.sides, schema, Combine(keys, values, arguments), aside=keeping.aside)
+        own = tuple(Summed(added[f"y{j}"].side, each) for j, each in enumerate(arguments))
+        values = tuple(f"s{j}" for j in range(sum(each.sums for each in arguments)))
+        adding = Combine(keys, values, arguments, kept=True)
+        return Join(name, keeping.sides, schema, adding, aside=keeping.aside, summed=own)
 
-    ran, _ = inner_stage(build, pairs, (sides[0], sides[1]), (kept[0], kept[1]), make, keeping)
+    ran, _ = inner_stage(build, pairs, (sides[0], sides[1]), (kept[0], kept[1]), make, keeping, added)
     detail = f"{catalyst.line(join)}, added up by group"
+    if as_sums:
+        detail += " and kept as sums"
     return Combined(ran, Step(keeping.kind, detail, (left.step, right.step), keeping.traces))
 
 

@@ -151,7 +151,10 @@ class ViewCompiler:
         join_node = catalyst.children(over)[0]
         late = self._timing.follows(node) or self._timing.follows(join_node)
         if not late and combine.can_combine(catalyst, over, sums) and self._commons.find(join_node) is None:
-            left, right, sides = self._join_inputs(join_node)
+            left, right = self._sides(join_node)
+            summed = combine.keeps_sums(catalyst, join_node, sums)
+            kinds = [f"{side}-sums" if i in summed else side for i, side in enumerate(("left", "right"))]
+            sides = (self._trace(kinds[0]), self._trace(kinds[1]))
             kept = self._keeping(join_node, left, right, sides)
             joined = combine.combine(build, join_node, sums, left, right, self._view, kept)
             feed = aggregate.combined_feed(build, sums, joined.plan, joined.step)
@@ -251,8 +254,13 @@ class ViewCompiler:
         return regroup.join(self._build, node, pairs, left, right, self._view, traces)
 
     def _join_inputs(self, node: Node, of_right: str = "right") -> tuple[Delta, Delta, tuple[str, str]]:
-        left, right = (self._delta(child) for child in self._catalyst.children(node))
+        left, right = self._sides(node)
         return left, right, (self._trace("left"), self._trace(of_right))
+
+    def _sides(self, node: Node) -> tuple[Delta, Delta]:
+        """The changes of a join's inputs."""
+        left, right = (self._delta(child) for child in self._catalyst.children(node))
+        return left, right
 
     def _keeping(self, node: Node, left: Delta, right: Delta, traces: tuple[str, str]) -> join.Keeping:
         """What an inner join keeps. One whose rows a view records where they lie, or that drops old state, is always

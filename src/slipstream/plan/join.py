@@ -8,8 +8,9 @@ depends on the way.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 import pyarrow as pa
 from pyspark.sql import functions as F
@@ -44,6 +45,15 @@ class Keeping:
     def kind(self) -> str:
         """The kind of step."""
         return "Broadcast" if self.broadcast else "Join"
+
+
+@dataclass(frozen=True)
+class Added:
+    """What a side of a join keeps as sums, and as how many."""
+
+    side: int
+    value: Expr
+    sums: int
 
 
 def equal_keys(catalyst: Catalyst, node: Node) -> tuple[list[tuple[Expr, Expr, str]], list[Expr]]:
@@ -143,11 +153,19 @@ def inner_stage(
     kept: tuple[list[Expr], list[Expr]],
     make: Callable[[pa.Schema, list[list[Stored]]], Join],
     keeping: Keeping,
+    added: Mapping[str, Added] = MappingProxyType({}),
 ) -> tuple[Node, list[list[Stored]]]:
-    """The stage of an inner join, in the way in which it is to be done."""
-    aside, halves = keeping.aside, _halves(build, keys, inputs, kept)
+    """The stage of an inner join, in the way in which it is to be done. added: what is kept as sums, by the column that
+    it comes in.
+    """
+    aside = keeping.aside
+    moving = aside.large if aside is not None and aside.moving else None
+    halves = _halves(
+        build, keys, inputs, kept, added, sum(a.sums for a in added.values() if a.side == moving)
+    )
     if aside is not None and keeping.broadcast:
-        theirs = ("side", *(name for name in halves.columns if name[0] == "ab"[aside.small]))
+        theirs = {"side", *(name for name in halves.columns if name[0] == "ab"[aside.small])}
+        theirs |= {name for name, each in added.items() if each.side == aside.small}
         own = {name: each for name, each in halves.columns.items() if name not in theirs}
         join = make(halves.schema(build), halves.stored)
         plan, _ = halves.plans[aside.large]
@@ -207,6 +225,8 @@ def _halves(
     keys: list[tuple[Expr, Expr]],
     inputs: tuple[Delta, Delta],
     kept: tuple[list[Expr], list[Expr]],
+    added: Mapping[str, Added] = MappingProxyType({}),
+    moved: int = 0,
 ) -> _Halves:
     catalyst = build.catalyst
     own_keys = [[catalyst.normalised(pair[i]) for pair in keys] for i in (0, 1)]
@@ -218,10 +238,13 @@ def _halves(
         values.append(columns)
         stored.append(held)
         types |= {name: kind for name, (_, kind) in columns.items()}
+    types |= {name: catalyst.type_of(each.value) for name, each in added.items()}
+    types |= {f"m{i}": LongType() for i in range(moved)}
     halves: list[tuple[Node, Layout]] = []
     for i, child in enumerate(inputs):
         key_columns = [catalyst.column(key) for key in own_keys[i]]
         own = {name: column for name, (column, _) in values[i].items()}
+        own |= {name: catalyst.column(each.value) for name, each in added.items() if each.side == i}
         row = build.hash([*key_columns, *build.hashable(values[i].values())])
         selected = [F.lit(i).alias("side"), build.hash(key_columns).alias("h"), row.alias("r")]
         selected += [column.alias(f"k{j}") for j, column in enumerate(key_columns)]

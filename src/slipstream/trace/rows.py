@@ -9,6 +9,9 @@ With no collisions the cost is one sort of the first hash and one comparison of 
 hashes. Nothing here assumes that hashes are spread evenly; an `h` may as well be the prefix of a sort key,
 with long runs of ties.
 
+A bag's rows may carry sums beside their multiplicity (`s0`, `s1`, ...: whole numbers). They are no part of what makes a
+row the same, and are added up as multiplicities are.
+
 Rows can be equal and yet not the same bits: 0.0 and -0.0, or maps in another order. Of such rows the one
 with the least exact text stands for all, so that a sum of updates has one representation whatever the order
 of merging.
@@ -16,7 +19,7 @@ of merging.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,10 +42,12 @@ __all__ = [
     "key_columns",
     "layer_schema",
     "ordered_log",
+    "sum_columns",
     "value_columns",
 ]
 
 Ints = npt.NDArray[np.int64]
+_ODD = 0x9E3779B97F4A7C15
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,11 +94,19 @@ def is_bag(schema: pa.Schema) -> bool:
 
 
 def key_columns(schema: pa.Schema) -> list[str]:
-    return [name for name in schema.names if name[0] == "k" and name[1:].isdigit()]
+    return _numbered(schema, "k")
 
 
 def value_columns(schema: pa.Schema) -> list[str]:
-    return [name for name in schema.names if name[0] == "v" and name[1:].isdigit()]
+    return _numbered(schema, "v")
+
+
+def sum_columns(schema: pa.Schema) -> list[str]:
+    return _numbered(schema, "s")
+
+
+def _numbered(schema: pa.Schema, letter: str) -> list[str]:
+    return [name for name in schema.names if name[0] == letter and name[1:].isdigit()]
 
 
 def identity_columns(schema: pa.Schema) -> list[str]:
@@ -109,7 +122,7 @@ def layer_schema(schema: pa.Schema) -> pa.Schema:
     return pa.schema(
         [pa.field(name, whole) for name in hashes]
         + [pa.field(name, schema.field(name).type) for name in kept]
-        + [pa.field("epoch", whole), pa.field("diff", whole)]
+        + [pa.field(name, whole) for name in ("epoch", "diff", *sum_columns(schema))]
     )
 
 
@@ -126,9 +139,15 @@ def integers(table: pa.Table, name: str) -> Ints:
 
 
 def weights(table: pa.Table) -> npt.NDArray[np.uint64]:
-    """What each update of a bag adds to its epoch checksum: the row's hash times its diff, modulo 2^64."""
+    """What each update of a bag adds to its epoch checksum: the row's hash times its diff, modulo 2^64, and so with
+    each of its sums, by hashes of their own.
+    """
+    row = integers(table, "r").view(np.uint64)
     with np.errstate(over="ignore"):
-        return integers(table, "r").view(np.uint64) * integers(table, "diff").view(np.uint64)
+        weighted = row * integers(table, "diff").view(np.uint64)
+        for i, name in enumerate(sum_columns(table.schema)):
+            weighted += (row ^ np.uint64(_ODD * (i + 1) % (1 << 64))) * integers(table, name).view(np.uint64)
+    return weighted
 
 
 def consolidate(table: pa.Table, *, keep_epochs: bool = False) -> pa.Table:
@@ -136,16 +155,33 @@ def consolidate(table: pa.Table, *, keep_epochs: bool = False) -> pa.Table:
 
     Without `keep_epochs` a row gets the greatest epoch of the updates that made it.
     """
-    epochs, diffs = integers(table, "epoch"), integers(table, "diff")
+    epochs = integers(table, "epoch")
+    added = {name: integers(table, name) for name in ("diff", *sum_columns(table.schema))}
     groups = _group_table(table, [epochs] if keep_epochs else [])
     starts = _split_by(groups, epochs) if keep_epochs else groups.starts
     if len(starts) == len(groups.order):
-        return _taken(table, groups.order[diffs[groups.order] != 0])
-    sums = np.add.reduceat(diffs[groups.order], starts)
-    newest = np.maximum.reduceat(epochs[groups.order], starts)
-    kept = sums != 0
+        return _taken(table, groups.order[_some(added.values())[groups.order]])
+    sums = {name: np.add.reduceat(values[groups.order], starts) for name, values in added.items()}
+    sums["epoch"] = np.maximum.reduceat(epochs[groups.order], starts)
+    kept = _some(sums[name] for name in added)
     result = _taken(table, groups.order[starts[kept]])
-    return _replaced(_replaced(result, "diff", sums[kept]), "epoch", newest[kept])
+    for name, values in sums.items():
+        result = _replaced(result, name, values[kept])
+    return result
+
+
+def says_something(table: pa.Table) -> Bools:
+    """Which updates of a bag have a multiplicity or a sum other than zero."""
+    return _some(integers(table, name) for name in ("diff", *sum_columns(table.schema)))
+
+
+def _some(numbers: Iterable[Ints]) -> Bools:
+    """Where any of them is not zero."""
+    first, *others = numbers
+    some: Bools = first != 0
+    for each in others:
+        some |= each != 0
+    return some
 
 
 def collapse_keyed(table: pa.Table, *, keep_tombstones: bool) -> pa.Table:
@@ -201,15 +237,21 @@ def _order_by(hashes: Sequence[Ints]) -> Ints:
     first = hashes[0]
     order = np.argsort(first, kind="stable")
     if len(hashes) > 1:
-        ordered = first[order]
-        ties = ordered[1:] == ordered[:-1]
-        if ties.any():
+        ties = _like_next(first, order)
+        if ties.any() and not all(_like_next(keys, order)[ties].all() for keys in hashes[1:]):
             tied = np.zeros(len(order), dtype=bool)
             tied[1:] = ties
             tied[:-1] |= ties
             rows = order[tied]
             order[tied] = rows[np.lexsort([keys[rows] for keys in reversed(hashes)])]
     return order
+
+
+def _like_next(keys: Ints, order: Ints) -> Bools:
+    """Which rows but the last have, in an order, the same key as the next."""
+    ordered = keys[order]
+    same: Bools = ordered[1:] == ordered[:-1]
+    return same
 
 
 def _neighbours_equal(columns: Sequence[pa.Array], order: Ints, positions: Ints) -> Bools:

@@ -50,7 +50,7 @@ def problem_of(layer: Layer) -> str | None:
         return "rows lie outside the layer's places"
     if bool(((epochs < layer.name.lo) | (epochs > layer.name.hi)).any()):
         return "rows lie outside the layer's epochs"
-    if bag and not diffs.all():
+    if bag and not _rows.says_something(table).all():
         return "a bag holds an update of multiplicity 0"
     if not bag and not bool(np.isin(diffs, (0, 1)).all()):
         return "a keyed layer holds a diff other than 0 and 1"

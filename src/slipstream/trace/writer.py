@@ -28,7 +28,7 @@ class TraceWriter:
     def write(self, epoch: int, span: Span, table: pa.Table, *, is_sorted: bool = False) -> int:
         """Write the updates of an epoch within a span and return the layer's size in bytes.
 
-        The columns are `h`, `r` if it is a bag, `k0`.., `v0`.. and `diff`; `epoch` is filled in. With
+        The columns are `h`, `k0`.., `v0`.., `diff` and, if it is a bag, `r` and `s0`..; `epoch` is filled in. With
         `is_sorted` the rows are taken to be in canonical order and consolidated already.
         """
         name = LayerName(self.incarnation, epoch, epoch, span.start, span.stop)
