@@ -40,7 +40,7 @@ class Scale:
     paced_files: int = 45
     settling: int = 5
     join_rows: int = 100_000
-    join_files: int = 20
+    join_files: int = 30
     customers: int = 100_000
     state_keys: tuple[int, int] = (100_000, 10_000_000)
     state_files: int = 60
@@ -152,7 +152,8 @@ def join(lab: Lab, scale: Scale) -> list[Finding]:
     """Orders joined with customers, of whom 1,000 change with every file of orders, then revenue by country; each
     engine takes as many files at a time as suits it best.
     """
-    sizes = Sizes(warm=[2_000] * scale.warm_up, timed=[scale.join_rows] * scale.join_files)
+    warm = [2_000] * scale.warm_up + [scale.join_rows] * 5
+    sizes = Sizes(warm, timed=[scale.join_rows] * scale.join_files)
     dataset = lab.stage("shop", lambda folder: make_shop(folder, scale.customers, 1_000, sizes))
     job = Job("slipstream", "revenue", dataset)
     ours = lab.measure(replace(job, target_latency="2s")).rate
