@@ -21,6 +21,8 @@ from slipstream.testing.tpch import NUMBERS
 
 GIB = 1 << 30
 KEYS = 1_000_000
+LARGE_WARM_UP = 5
+"""Files of full size after the small ones: what is compiled for rows, not for batches, needs rows to be so."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,7 @@ class Scale:
     warm_up: int = 60
     stores: Sequence[Engine] = ("rocksdb", "default")
     large_rows: int = 200_000
-    large_files: int = 20
+    large_files: int = 40
     files_per_trigger: Sequence[int] = (1, 5)
     small_files: int = 100
     paced_files: int = 45
@@ -152,7 +154,7 @@ def join(lab: Lab, scale: Scale) -> list[Finding]:
     """Orders joined with customers, of whom 1,000 change with every file of orders, then revenue by country; each
     engine takes as many files at a time as suits it best.
     """
-    warm = [2_000] * scale.warm_up + [scale.join_rows] * 5
+    warm = [2_000] * scale.warm_up + [scale.join_rows] * LARGE_WARM_UP
     sizes = Sizes(warm, timed=[scale.join_rows] * scale.join_files)
     dataset = lab.stage("shop", lambda folder: make_shop(folder, scale.customers, 1_000, sizes))
     job = Job("slipstream", "revenue", dataset)
@@ -218,7 +220,7 @@ def tpch(lab: Lab, scale: Scale) -> list[Finding]:
 
 
 def _stage_backlog(lab: Lab, scale: Scale) -> str:
-    warm = [2_000] * scale.warm_up + [scale.large_rows] * 2
+    warm = [2_000] * scale.warm_up + [scale.large_rows] * LARGE_WARM_UP
     sizes = Sizes(warm, timed=[scale.large_rows] * scale.large_files)
     return lab.stage("backlog", lambda folder: make_totals(folder, KEYS, sizes))
 
