@@ -27,6 +27,7 @@ TOTALS_SCHEMA = "k long, v long"
 ORDERS_SCHEMA = "oid long, cid long, amount long"
 CUSTOMERS_SCHEMA = "cid long, country string"
 COUNTRIES = 50
+KEYS = 1_000_000
 
 Column = np.ndarray[tuple[int], np.dtype[np.int64]]
 
@@ -37,6 +38,16 @@ class Sizes:
 
     warm: Sequence[int]
     timed: Sequence[int]
+
+
+def warmed(small: int, rows: int) -> list[int]:
+    """Files to warm an engine up: small ones for what a batch costs, and five of full size for what a row does."""
+    return [2_000] * small + [rows] * 5
+
+
+def make_backlog(folder: Path, small: int, rows: int, files: int) -> None:
+    """Files of totals of `KEYS` keys, all of one size."""
+    make_totals(folder, KEYS, Sizes(warmed(small, rows), timed=[rows] * files))
 
 
 def make_totals(folder: Path, keys: int, sizes: Sizes, load: bool = False) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
-from benchmarks.data import Sizes, make_totals
+from benchmarks.data import Sizes, make_backlog, make_totals
 from benchmarks.job import Job, Measured, percentile
 from benchmarks.lab import Lab
 from benchmarks.plot import line_plot
@@ -63,15 +63,19 @@ def safety(lab: Lab, scale: Scale) -> list[Finding]:
     small = _stage_paced(lab, scale, "storage", scale.delayed_files)
     epochs = _batches(_there_and_back(lab, small, (0.0, None)))
     p50 = (percentile(epochs[0.0], 50), percentile(epochs[None], 50))
-    sizes = Sizes([2_000] * scale.warm_up + [scale.large_rows] * 2, [scale.large_rows] * scale.large_files)
-    dataset = lab.stage("backlog", lambda folder: make_totals(folder, 1_000_000, sizes))
-    large = Job("slipstream", "totals", dataset, target_latency="2s")
+    large = Job("slipstream", "totals", stage_backlog(lab, scale), target_latency="2s")
     runs = _there_and_back(lab, large, (0.0, None))
     rates = (_rate(runs[0.0]), _rate(runs[None]))
     return [
         Finding("safety", "1,000 rows an epoch, p50, on against off", "ms", *p50, WITHIN),
         Finding("safety", "backlog, on against off", "rows/s", *rates, Target("at_least", 1 / 1.1)),
     ]
+
+
+def stage_backlog(lab: Lab, scale: Scale) -> str:
+    """The files of a backlog, which several benchmarks read."""
+    sizes = (scale.warm_up, scale.large_rows, scale.large_files)
+    return lab.stage("backlog", lambda folder: make_backlog(folder, *sizes))
 
 
 def recovery(lab: Lab, scale: Scale) -> list[Finding]:

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from benchmarks.data import Sizes, make_shop, make_totals
-from benchmarks.durability import recovery, safety, stall, storage
+from benchmarks.data import KEYS, Sizes, make_shop, make_totals, warmed
+from benchmarks.durability import recovery, safety, stage_backlog, stall, storage
 from benchmarks.job import Engine, Job, Measured, percentile
 from benchmarks.lab import Lab, SideError, WrongAnswer
 from benchmarks.report import Finding, Target
@@ -20,9 +20,6 @@ from benchmarks.tpch import compare, make_tpch
 from slipstream.testing.tpch import NUMBERS
 
 GIB = 1 << 30
-KEYS = 1_000_000
-LARGE_WARM_UP = 5
-"""Files of full size after the small ones: what is compiled for rows, not for batches, needs rows to be so."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +77,7 @@ QUICK = Scale(
 
 def backlog(lab: Lab, scale: Scale) -> list[Finding]:
     """All files are there at the start; each engine takes as many at a time as suits it best."""
-    dataset = _stage_backlog(lab, scale)
+    dataset = stage_backlog(lab, scale)
     ours = lab.measure(Job("slipstream", "totals", dataset, target_latency="2s"))
     findings = []
     targets: dict[Engine, float] = {"rocksdb": 8, "default": 6}
@@ -98,7 +95,7 @@ def backlog(lab: Lab, scale: Scale) -> list[Finding]:
 
 def forced(lab: Lab, scale: Scale) -> list[Finding]:
     """The same with one file a batch on both."""
-    dataset = _stage_backlog(lab, scale)
+    dataset = stage_backlog(lab, scale)
     theirs = lab.measure(Job("rocksdb", "totals", dataset, files_per_batch=1))
     ours = lab.measure(Job("slipstream", "totals", dataset, files_per_batch=1))
     what = f"{scale.large_rows:,} rows a batch, rocksdb store"
@@ -154,8 +151,7 @@ def join(lab: Lab, scale: Scale) -> list[Finding]:
     """Orders joined with customers, of whom 1,000 change with every file of orders, then revenue by country; each
     engine takes as many files at a time as suits it best.
     """
-    warm = [2_000] * scale.warm_up + [scale.join_rows] * LARGE_WARM_UP
-    sizes = Sizes(warm, timed=[scale.join_rows] * scale.join_files)
+    sizes = Sizes(warmed(scale.warm_up, scale.join_rows), timed=[scale.join_rows] * scale.join_files)
     dataset = lab.stage("shop", lambda folder: make_shop(folder, scale.customers, 1_000, sizes))
     job = Job("slipstream", "revenue", dataset)
     ours = lab.measure(replace(job, target_latency="2s")).rate
@@ -217,12 +213,6 @@ def tpch(lab: Lab, scale: Scale) -> list[Finding]:
             continue
         kept[number], batch[number] = mine, theirs
     return compare(kept, batch)
-
-
-def _stage_backlog(lab: Lab, scale: Scale) -> str:
-    warm = [2_000] * scale.warm_up + [scale.large_rows] * LARGE_WARM_UP
-    sizes = Sizes(warm, timed=[scale.large_rows] * scale.large_files)
-    return lab.stage("backlog", lambda folder: make_totals(folder, KEYS, sizes))
 
 
 def _stage_small(lab: Lab, scale: Scale) -> Job:
