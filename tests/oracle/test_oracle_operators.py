@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from decimal import Decimal
 from typing import Any
 
@@ -17,9 +16,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.functions import pandas_udf
 
-from slipstream.durability.store import Store
 from slipstream.testing.scripted import Script, Scripted
-from slipstream.trace import upkeep
 
 pytestmark = pytest.mark.spark
 
@@ -233,12 +230,5 @@ def test_oracle(open_app: Any, views: dict[str, Any], seed: int) -> None:
     script = Script(app, {"a": a, "b": b})
     for step in steps(a, b, random.Random(seed)):
         script.step(step)
-        merge(app.store, app.epoch)
+        script.merge()
     script.check(relative=1e-9, absolute=1e-9)
-
-
-def merge(root: Any, epoch: int) -> None:
-    """Merge in this process what the agent has not merged yet; whichever of the two is first."""
-    for trace in Store.existing(root).traces():
-        with suppress(FileNotFoundError):
-            upkeep(trace, epoch, 0)

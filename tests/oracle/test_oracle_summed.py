@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
@@ -14,7 +13,7 @@ import pytest
 
 import slipstream as sl
 from slipstream.testing.scripted import Script, Scripted
-from slipstream.trace import Span, TraceReader, upkeep
+from slipstream.trace import Span, TraceReader
 
 pytestmark = pytest.mark.spark
 
@@ -77,9 +76,7 @@ def test_oracle_whatever_changes(opened: Any, hash_bits: int) -> None:
     assert all("kept as sums" in script.app.explain(view) for view in ("revenue", "by_kind"))
     for _ in range(5):
         script.step(partial(change, script, random))
-        for trace in script.app.store.glob("traces/*/*"):
-            with suppress(FileNotFoundError):  # the agent was first
-                upkeep(trace, script.app.epoch, 0)
+        script.merge()
     script.check()
 
 

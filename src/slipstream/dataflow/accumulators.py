@@ -102,8 +102,7 @@ class Argument:
         terms: Totals = {"count": weight}
         if self.kind == "decimal":
             return terms | {"sum": exact.decimal_limbs(values) * weight[:, None]}
-        filled = values.fill_null(0) if values.null_count else values
-        numbers = filled.to_numpy(zero_copy_only=False)
+        numbers = _numbers(values)
         if self.kind == "long":
             with np.errstate(over="ignore"):
                 terms["sum"] = numbers * weight

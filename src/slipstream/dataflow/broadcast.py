@@ -22,7 +22,7 @@ import pyarrow as pa
 from slipstream.dataflow.aside import MOVED, Aside, key_hash, put_aside
 from slipstream.dataflow.join import Join, moved_sums, one_side, probe
 from slipstream.dataflow.task import STATS_SCHEMA, Task, emit, gather
-from slipstream.trace.rows import column, integers, sum_columns
+from slipstream.trace.rows import added_columns, column, integers
 
 _PREFIXES = "ab"
 
@@ -129,6 +129,6 @@ class Move:
 
 def _taken_away(rows: pa.Table, epoch: int, schema: pa.Schema) -> pa.Table:
     columns = {name: column(rows, name) for name in rows.column_names}
-    columns |= {name: pa.array(-integers(rows, name)) for name in ("diff", *sum_columns(rows.schema))}
+    columns |= {name: pa.array(-integers(rows, name)) for name in added_columns(rows.schema)}
     columns["epoch"] = pa.array(np.full(rows.num_rows, epoch))
     return pa.table({name: columns[name] for name in schema.names}, schema=schema)

@@ -23,7 +23,7 @@ import pyarrow.types as pt
 
 from slipstream.errors import MissingLayer
 from slipstream.trace import Span, TraceReader
-from slipstream.trace.rows import column, integers, is_bag, key_columns, sum_columns, value_columns, weights
+from slipstream.trace.rows import added_columns, column, integers, is_bag, key_columns, value_columns, weights
 
 FILE = "sums.jsonl"
 Words = npt.NDArray[np.uint64]
@@ -36,7 +36,7 @@ def epoch_sums(directory: Path, since: int, until: int) -> dict[int, int]:
     reader = TraceReader(directory, until, Span.whole())
     if not is_bag(reader.schema):
         return {epoch: _keyed_sum(directory, epoch, reader.schema) for epoch in range(since + 1, until + 1)}
-    table = reader.log(since, until, ["r", "epoch", "diff", *sum_columns(reader.schema)])
+    table = reader.log(since, until, ["r", "epoch", *added_columns(reader.schema)])
     weighted = weights(table)
     epochs = integers(table, "epoch")
     found = dict.fromkeys(range(since + 1, until + 1), 0)
@@ -75,7 +75,7 @@ def state_sum(directory: Path, epoch: int) -> int:
     reader = TraceReader(directory, epoch, Span.whole())
     total = 0
     bag = is_bag(reader.schema)
-    for table in reader.snapshot(["r", "diff", *sum_columns(reader.schema)] if bag else None):
+    for table in reader.snapshot(["r", *added_columns(reader.schema)] if bag else None):
         rows = table.combine_chunks()
         words = weights(rows) if bag else row_hashes(rows)
         total += int(words.sum(dtype=np.uint64))

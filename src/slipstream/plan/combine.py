@@ -83,15 +83,21 @@ def keeps_sums(catalyst: Catalyst, join: Node, sums: Sums) -> frozenset[int]:
 
 
 def combine(
-    build: Builder, join: Node, sums: Sums, left: Delta, right: Delta, name: str, keeping: Keeping
+    build: Builder,
+    join: Node,
+    sums: Sums,
+    left: Delta,
+    right: Delta,
+    name: str,
+    keeping: Keeping,
+    as_sums: bool,
 ) -> Combined:
-    """The join below an aggregation, adding up what it pairs."""
+    """The join below an aggregation, adding up what it pairs. as_sums: whether it keeps that as sums."""
     catalyst = build.catalyst
     pairs, inputs = matching(build, join, left, right)
     wanted = [catalyst.column(key) for key in sums.keys] + [value for value, _ in sums.values]
     at = [_side(catalyst, join, parts) for parts in _parts(sums)]
     ways = len(sums.keys)
-    as_sums = bool(keeps_sums(catalyst, join, sums))
     sides: list[Delta] = []
     kept: list[list[Expr]] = []
     added: dict[str, Added] = {}

@@ -156,7 +156,7 @@ class ViewCompiler:
             kinds = [f"{side}-sums" if i in summed else side for i, side in enumerate(("left", "right"))]
             sides = (self._trace(kinds[0]), self._trace(kinds[1]))
             kept = self._keeping(join_node, left, right, sides)
-            joined = combine.combine(build, join_node, sums, left, right, self._view, kept)
+            joined = combine.combine(build, join_node, sums, left, right, self._view, kept, bool(summed))
             feed = aggregate.combined_feed(build, sums, joined.plan, joined.step)
         else:
             over, sums = node, aggregate.sums_of(build, node)

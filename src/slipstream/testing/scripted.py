@@ -8,6 +8,7 @@ view with the batch oracle now, as of every earlier step, and by the changes in 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import reduce
 from typing import Any
 
@@ -17,10 +18,12 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from slipstream.app import App
+from slipstream.durability.store import Store
 from slipstream.observe import read_view
 from slipstream.sources import memory
 from slipstream.sources.memory import Memory
 from slipstream.testing.oracle import applied, assert_equal_rows, assert_same_columns, recompute, rows_of
+from slipstream.trace import upkeep
 
 Row = tuple[Any, ...]
 
@@ -90,6 +93,12 @@ class Script:
         self.app.run(until="caught_up")
         self.steps[self.app.epoch] = {name: source.rows for name, source in self.sources.items()}
         return self.app.epoch
+
+    def merge(self) -> None:
+        """Merge in this process what the agent has not merged yet; whichever of the two is first."""
+        for trace in Store.existing(self.app.store).traces():
+            with suppress(FileNotFoundError):
+                upkeep(trace, self.app.epoch, 0)
 
     def check(
         self, views: Iterable[str] | None = None, *, relative: float | None = None, absolute: float = 0.0

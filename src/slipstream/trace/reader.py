@@ -162,8 +162,8 @@ class TraceReader:
         bag = _rows.is_bag(schema)
         everything = _rows.key_columns(schema) + _rows.value_columns(schema) + (["diff"] if bag else [])
         shown = everything if columns is None else list(columns)
-        added = _rows.sum_columns(schema)
-        needed = {"h", "r", "epoch", "diff", *_rows.identity_columns(schema), *added, *shown}
+        added = _rows.added_columns(schema)
+        needed = {"h", "r", "epoch", *_rows.identity_columns(schema), *added, *shown}
         read = [name for name in schema.names if name in needed]
         for taken in chunks(self._pieces, chunk_rows(self._pieces)):
             table = gather(taken, read)

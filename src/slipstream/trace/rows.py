@@ -30,6 +30,7 @@ from slipstream.trace.equality import Bools, ambiguous, equal, texts
 
 __all__ = [
     "Groups",
+    "added_columns",
     "collapse_keyed",
     "column",
     "consolidate",
@@ -105,6 +106,11 @@ def sum_columns(schema: pa.Schema) -> list[str]:
     return _numbered(schema, "s")
 
 
+def added_columns(schema: pa.Schema) -> list[str]:
+    """The columns of a bag that are added up."""
+    return ["diff", *sum_columns(schema)]
+
+
 def _numbered(schema: pa.Schema, letter: str) -> list[str]:
     return [name for name in schema.names if name[0] == letter and name[1:].isdigit()]
 
@@ -122,7 +128,7 @@ def layer_schema(schema: pa.Schema) -> pa.Schema:
     return pa.schema(
         [pa.field(name, whole) for name in hashes]
         + [pa.field(name, schema.field(name).type) for name in kept]
-        + [pa.field(name, whole) for name in ("epoch", "diff", *sum_columns(schema))]
+        + [pa.field(name, whole) for name in ("epoch", *added_columns(schema))]
     )
 
 
@@ -156,7 +162,7 @@ def consolidate(table: pa.Table, *, keep_epochs: bool = False) -> pa.Table:
     Without `keep_epochs` a row gets the greatest epoch of the updates that made it.
     """
     epochs = integers(table, "epoch")
-    added = {name: integers(table, name) for name in ("diff", *sum_columns(table.schema))}
+    added = {name: integers(table, name) for name in added_columns(table.schema)}
     groups = _group_table(table, [epochs] if keep_epochs else [])
     starts = _split_by(groups, epochs) if keep_epochs else groups.starts
     if len(starts) == len(groups.order):
@@ -172,7 +178,7 @@ def consolidate(table: pa.Table, *, keep_epochs: bool = False) -> pa.Table:
 
 def says_something(table: pa.Table) -> Bools:
     """Which updates of a bag have a multiplicity or a sum other than zero."""
-    return _some(integers(table, name) for name in ("diff", *sum_columns(table.schema)))
+    return _some(integers(table, name) for name in added_columns(table.schema))
 
 
 def _some(numbers: Iterable[Ints]) -> Bools:
