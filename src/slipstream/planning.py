@@ -10,7 +10,6 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from slipstream.dataflow.combine import PARTIAL
 from slipstream.dataflow.graph import Step
 from slipstream.epoch import SMALL, Looks, Seen, Stillness, Template, advise
 from slipstream.plan import (
@@ -18,6 +17,7 @@ from slipstream.plan import (
     Catalyst,
     Commons,
     Compiled,
+    Counted,
     Delta,
     Leaf,
     Node,
@@ -57,13 +57,13 @@ class _Broadcastable:
 
 @dataclass(frozen=True)
 class _Planned:
-    """A plan, and what is known of it. able: aggregations that can be partial."""
+    """A plan, and what is known of it. able: operators whose input can be added up first."""
 
     template: Template
     compiled: list[Compiled]
     leaves: dict[str, Leaf]
     begins: bool
-    able: frozenset[str]
+    able: dict[str, Counted]
     broadcastable: dict[str, _Broadcastable]
 
 
@@ -172,19 +172,18 @@ class Plans:
             for aside, small in build.can_be_broadcast.items()
         }
         template = Template(build, leaves, terminals, alone)
-        return _Planned(
-            template, compiled, leaves, build.begins, frozenset(build.can_be_partial), broadcastable
-        )
+        return _Planned(template, compiled, leaves, build.begins, build.can_be_partial, broadcastable)
 
     def _seen(self, epoch: int) -> dict[str, Seen]:
         measured = self.template.measured()
         found = {}
-        for trace in self._able:
-            figures = measured.get(f"{trace}{PARTIAL}") or measured.get(trace, {})
+        for trace, counted in self._able.items():
+            rows = [measured.get(each, {}).get("rows_in") for each in counted.operators]
             with suppress(FileNotFoundError):  # merged already: the next epoch will do
-                layers = epoch_layers(self._root / trace, epoch)
-                if "rows_in" in figures and layers:
-                    found[trace] = Seen(figures["rows_in"], sum(layer.rows for layer in layers))
+                layers = [epoch_layers(self._root / each, epoch) for each in counted.traces]
+                if None not in rows and all(layers):
+                    keys = sum(layer.rows for each in layers for layer in each)
+                    found[trace] = Seen(sum(each for each in rows if each is not None), keys)
         return found
 
 

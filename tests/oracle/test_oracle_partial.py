@@ -17,6 +17,7 @@ VIEWS = {
     "whole": "SELECT count(*) c, sum(v) s, stddev(v) d FROM t",
     "above": "SELECT k, s FROM sums WHERE c > 10",
     "largest": "SELECT k, max(v) m, count(*) c FROM t GROUP BY k",
+    "named": "SELECT name, sum(v) s, count(v) c FROM t JOIN names USING (k) GROUP BY name",
     "by_double": "SELECT CAST(k AS double) d, sum(v) s FROM t GROUP BY CAST(k AS double)",
 }
 
@@ -29,6 +30,10 @@ def test_oracle_partial_is_chosen_and_given_up_by_what_is_measured(open_app: Any
     app = open_app(shards=2)
     source = sl.memory("k long, v long")
     app.source("t", source)
+    names = sl.memory("k long, name string")
+    app.source("names", names)
+    known = [(i, f"name {i % 7}") for i in range(2 * ENOUGH_ROWS)]
+    names.append(known)
     for name, text in VIEWS.items():
         app.view(name, text)
     rows: list[tuple[int, int]] = []
@@ -44,22 +49,26 @@ def test_oracle_partial_is_chosen_and_given_up_by_what_is_measured(open_app: Any
     def check() -> None:
         batch = app.spark.createDataFrame(rows, "k long, v long")
         batch.createOrReplaceTempView("batch_t")
+        app.spark.createDataFrame(known, "k long, name string").createOrReplaceTempView("batch_names")
         for name, text in VIEWS.items():
             if name == "above":
                 continue
-            expected = app.spark.sql(text.replace("FROM t", "FROM batch_t"))
+            expected = app.spark.sql(
+                text.replace("FROM t", "FROM batch_t").replace(" names ", " batch_names ")
+            )
             assert_equal(app.read(name), expected, name, relative=1e-12)
 
     for _ in range(2):
         step(keys=50)
-    assert "Partial" not in kinds(app, "sums")
+    assert "Partial" not in kinds(app, "sums") + kinds(app, "named")
     for _ in range(9):  # what an epoch left behind may be merged before it is looked at
         step(keys=50)
-        if all("Partial" in kinds(app, view) for view in ("sums", "whole")):
+        if all("Partial" in kinds(app, view) for view in ("sums", "whole", "named")):
             break
     assert "Partial" in kinds(app, "sums")
     assert "added up by each task" in app.explain("sums")
     assert "Partial" in kinds(app, "whole")
+    assert "Partial" in kinds(app, "named"), "the join keeps sums"
     assert "Partial" not in kinds(app, "largest"), "an extreme needs its rows"
     assert "Partial" not in kinds(app, "by_double"), "Arrow tells doubles apart otherwise than Spark"
     for _ in range(3):
@@ -67,9 +76,9 @@ def test_oracle_partial_is_chosen_and_given_up_by_what_is_measured(open_app: Any
     check()
     for _ in range(20):
         step(keys=ENOUGH_ROWS + 1000)
-        if "Partial" not in kinds(app, "sums"):
+        if "Partial" not in kinds(app, "sums") + kinds(app, "named"):
             break
-    assert "Partial" not in kinds(app, "sums"), "a key for each row"
+    assert "Partial" not in kinds(app, "sums") + kinds(app, "named"), "a key for each row"
     assert "Partial" in kinds(app, "whole")
     step(keys=50, gone=300)
     check()

@@ -20,11 +20,9 @@ import numpy as np
 import pyarrow as pa
 
 from slipstream.dataflow.aside import MOVED, Aside, key_hash, put_aside
-from slipstream.dataflow.join import Join, moved_sums, one_side, probe
+from slipstream.dataflow.join import SIDES, SUMS, Join, brought_sums, one_side, probe
 from slipstream.dataflow.task import STATS_SCHEMA, Task, emit, gather
 from slipstream.trace.rows import added_columns, column, integers
-
-_PREFIXES = "ab"
 
 
 @dataclass(frozen=True)
@@ -98,7 +96,8 @@ class Move:
         task = Task.current()
         yield from emit(gather(batches, self.input))
         nothing = self.input.empty_table()
-        none = one_side(nothing, _PREFIXES[self.aside.large], task.epoch, moved_sums(nothing))
+        large = self.aside.large
+        none = one_side(nothing, SIDES[large], task.epoch, brought_sums(nothing, large))
         left = put_aside(none, task.span)
         gone = [left]
         before = task.before(self.aside.trace, left.schema)
@@ -109,18 +108,18 @@ class Move:
 
     def _moved(self, rows: pa.Table) -> pa.Table:
         """Rows that were put aside, as the join takes them."""
-        own, arrays = _PREFIXES[self.aside.large], []
+        large, arrays = self.aside.large, []
         for field in self.input:
             name = field.name
             if name == "side":
                 arrays.append(pa.array(np.full(rows.num_rows, MOVED), type=field.type))
             elif name == "h":
                 arrays.append(column(rows, key_hash(rows.schema)))
-            elif name[0] == own:
+            elif name[0] == SIDES[large]:
                 arrays.append(column(rows, f"v{name[1:]}"))
-            elif name[0] == "m":
+            elif name[0] == SUMS[large]:
                 arrays.append(column(rows, f"s{name[1:]}"))
-            elif name[0] in f"{_PREFIXES}y":
+            elif name[0] in f"{SIDES}{SUMS}y":
                 arrays.append(pa.nulls(rows.num_rows, field.type))
             else:
                 arrays.append(column(rows, name))

@@ -40,6 +40,8 @@ from slipstream.trace import rows as trace_rows
 from slipstream.trace.rows import column, integers
 
 Longs = npt.NDArray[np.int64]
+SIDES, SUMS = "ab", "mn"
+"""What begins the names of columns with values of the left and of the right side, and of those with their sums."""
 _ODD = np.int64(0x9E3779B97F4A7C15 - (1 << 64))  # to tell the rows of a pair apart in one hash
 
 
@@ -54,7 +56,8 @@ class Summed:
 @dataclass(frozen=True)
 class Join:
     """One inner join. Input columns: side (0 left, 1 right, or `MOVED`), h, r, k0.., a0.. (left values), b0.. (right
-    values), y0.. (of either side, what it keeps as sums), m0.. (of rows that are moved, their sums), diff.
+    values), y0.. (of either side, what it keeps as sums), m0.. (the sums of left rows that come with them), n0.. (of
+    right ones), diff. presummed: the sides all of whose rows do (`presum`).
     """
 
     name: str
@@ -64,6 +67,7 @@ class Join:
     timed: tuple[Timed, ...] = ()
     aside: Aside | None = None
     summed: tuple[Summed, ...] = ()
+    presummed: frozenset[int] = frozenset()
 
     @property
     def __name__(self) -> str:
@@ -95,11 +99,9 @@ class Join:
 
     def change_of(self, side: int, picked: pa.Table, epoch: int) -> pa.Table:
         """The change of one input as consolidated rows of its trace."""
-        sums: list[Longs] = []
-        for i, each in enumerate(self.summed):
-            if each.side == side:
-                sums += each.argument.to_sums(column(picked, f"y{i}"), integers(picked, "diff"))
-        return one_side(picked, "ab"[side], epoch, sums)
+        presummed = side in self.presummed
+        sums = brought_sums(picked, side) if presummed else sums_of(picked, self.summed, side)
+        return one_side(picked, SIDES[side], epoch, sums)
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         task = Task.current()
@@ -168,7 +170,7 @@ class Join:
         if self.aside is None or not self.aside.moving:
             return None
         picked = _of_side(table, MOVED)
-        return one_side(picked, "ab"[self.aside.large], epoch, moved_sums(picked))
+        return one_side(picked, SIDES[self.aside.large], epoch, brought_sums(picked, self.aside.large))
 
     def product(self, changed: pa.Table, at: Longs, matched: pa.Table, flipped: bool) -> Iterator[_Pairs]:
         """Rows of the product: changed[at[i]] with matched[i]."""
@@ -259,9 +261,18 @@ def one_side(picked: pa.Table, prefix: str, epoch: int, sums: Sequence[Longs] = 
     return trace_rows.consolidate(pa.table(columns))
 
 
-def moved_sums(rows: pa.Table) -> list[Longs]:
-    """The sums of rows that were put aside."""
-    return [each.to_numpy() for each in prefixed(rows, "m")]
+def sums_of(rows: pa.Table, summed: Iterable[Summed], side: int) -> list[Longs]:
+    """What rows of one side add to the sums that it keeps."""
+    sums: list[Longs] = []
+    for i, each in enumerate(summed):
+        if each.side == side:
+            sums += each.argument.to_sums(column(rows, f"y{i}"), integers(rows, "diff"))
+    return sums
+
+
+def brought_sums(rows: pa.Table, side: int) -> list[Longs]:
+    """The sums that rows of one side come with."""
+    return [each.to_numpy() for each in prefixed(rows, SUMS[side])]
 
 
 def match(left: pa.Table, right: pa.Table) -> tuple[Longs, Longs]:

@@ -2,7 +2,7 @@
 
 from slipstream.plan.catalyst import Catalyst, Node
 from slipstream.plan.compile import Compiled, ViewCompiler, maintainable
-from slipstream.plan.delta import Builder, Delta, Leaf, Way
+from slipstream.plan.delta import Builder, Counted, Delta, Leaf, Way
 from slipstream.plan.eventtime import LateView, late_names
 from slipstream.plan.inputs import input_delta
 from slipstream.plan.refuse import check_deterministic, check_plan, check_recomputed, check_sql
@@ -15,6 +15,7 @@ __all__ = [
     "Catalyst",
     "Commons",
     "Compiled",
+    "Counted",
     "Delta",
     "LateView",
     "Leaf",

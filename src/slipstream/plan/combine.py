@@ -75,6 +75,11 @@ def told_apart(catalyst: Catalyst, keys: Iterable[Expr]) -> bool:
     return not any(catalyst.type_of(key).simpleString().startswith(_UNLIKE) for key in keys)
 
 
+def added_up_first(step: Step) -> Step:
+    """The step that adds up what another one gives, before it is shuffled."""
+    return Step("Partial", "added up by each task, because rows are many and keys are few", (step,))
+
+
 def keeps_sums(catalyst: Catalyst, join: Node, sums: Sums) -> frozenset[int]:
     """The sides of a join that keep what is added up as sums."""
     if not all(each.sums for each in sums.arguments):
@@ -100,7 +105,7 @@ def combine(
     ways = len(sums.keys)
     sides: list[Delta] = []
     kept: list[list[Expr]] = []
-    added: dict[str, Added] = {}
+    added: dict[int, Added] = {}
     for i, child in enumerate(inputs):
         own = [j for j in range(len(wanted)) if at[j] == i]
         carried = [catalyst.column(each) for each in catalyst.output(child.plan)]
@@ -110,7 +115,8 @@ def combine(
         kept.append([each for j, each in made.items() if j < ways or not as_sums])
         if as_sums:
             numbered = {j - ways: each for j, each in made.items() if j >= ways}
-            added |= {f"y{j}": Added(i, each, sums.arguments[j].sums) for j, each in numbered.items()}
+            added |= {j: Added(each, Summed(i, sums.arguments[j])) for j, each in numbered.items()}
+    in_order = [added[j] for j in sorted(added)]
 
     def make(schema: pa.Schema, stored: list[list[Stored]]) -> Join:
         found = {each.attribute.name(): each.column for side in stored for each in side}
@@ -119,16 +125,28 @@ def combine(
         if not as_sums:
             values = tuple(found[f"w{j}"] for j in range(ways, len(wanted)))
             return Join(name, keeping.sides, schema, Combine(keys, values, arguments), aside=keeping.aside)
-        own = tuple(Summed(added[f"y{j}"].side, each) for j, each in enumerate(arguments))
+        own = tuple(each.of for each in in_order)
         values = tuple(f"s{j}" for j in range(sum(each.sums for each in arguments)))
         adding = Combine(keys, values, arguments, kept=True)
-        return Join(name, keeping.sides, schema, adding, aside=keeping.aside, summed=own)
+        return Join(
+            name,
+            keeping.sides,
+            schema,
+            adding,
+            aside=keeping.aside,
+            summed=own,
+            presummed=keeping.presummed,
+        )
 
-    ran, _ = inner_stage(build, pairs, (sides[0], sides[1]), (kept[0], kept[1]), make, keeping, added)
+    ran, _ = inner_stage(build, pairs, (sides[0], sides[1]), (kept[0], kept[1]), make, keeping, in_order)
     detail = f"{catalyst.line(join)}, added up by group"
     if as_sums:
         detail += " and kept as sums"
-    return Combined(ran, Step(keeping.kind, detail, (left.step, right.step), keeping.traces))
+    steps = [
+        added_up_first(child.step) if i in keeping.presummed else child.step
+        for i, child in enumerate((left, right))
+    ]
+    return Combined(ran, Step(keeping.kind, detail, tuple(steps), keeping.traces))
 
 
 def _parts(sums: Sums) -> list[list[Expr]]:

@@ -155,17 +155,15 @@ class ViewCompiler:
             summed = combine.keeps_sums(catalyst, join_node, sums)
             kinds = [f"{side}-sums" if i in summed else side for i, side in enumerate(("left", "right"))]
             sides = (self._trace(kinds[0]), self._trace(kinds[1]))
-            kept = self._keeping(join_node, left, right, sides)
+            kept = partial.presummed(build, self._keeping(join_node, left, right, sides), summed)
             joined = combine.combine(build, join_node, sums, left, right, self._view, kept, bool(summed))
             feed = aggregate.combined_feed(build, sums, joined.plan, joined.step)
         else:
             over, sums = node, aggregate.sums_of(build, node)
             feed = aggregate.rows_feed(build, sums, self._delta(catalyst.children(node)[0]))
         traces = [self._trace("accumulate"), *(self._trace("extreme") for _ in sums.extremes)]
-        if not late and partial.can_be_partial(build, sums, feed):
-            build.can_be_partial.add(traces[0])
-            if build.partial(traces[0]):
-                feed = partial.partial_feed(build, sums, feed, traces[0])
+        if not late:
+            feed = partial.partial_feed(build, sums, feed, traces[0])
         return aggregate.accumulate(build, over, sums, feed, self._view, traces, emits, self._timing)
 
     def _stateful(self, node: Node) -> tuple[Delta, Direct | None]:

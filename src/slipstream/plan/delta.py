@@ -95,6 +95,16 @@ class Small:
     leaves: frozenset[int]
 
 
+@dataclass(frozen=True)
+class Counted:
+    """Where to see whether adding rows up before they are shuffled pays: the operators that are given the rows, and the
+    traces whose layers have a row for each key that they touch.
+    """
+
+    operators: tuple[str, ...]
+    traces: tuple[str, ...]
+
+
 class Builder:
     """What all the rules use to build: hashes, shards, leaves, shared plans."""
 
@@ -110,8 +120,8 @@ class Builder:
         self.shards = shards
         self.hash_bits = hash_bits
         self.partial = partial
-        """Whether the input of an aggregation, known by its trace, is added up before it is shuffled, if it can be."""
-        self.can_be_partial: set[str] = set()
+        """Whether an operator, known by its first trace, has its input added up before it is shuffled, if it can."""
+        self.can_be_partial: dict[str, Counted] = {}
         self.way = way
         """How a join that may broadcast its small side, known by where it puts rows aside, is to be done."""
         self.can_be_broadcast: dict[str, Small] = {}

@@ -8,11 +8,11 @@ depends on the way.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 
 import pyarrow as pa
+from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, IntegerType, LongType
 
@@ -20,7 +20,8 @@ from slipstream.dataflow.aside import Aside
 from slipstream.dataflow.broadcast import Broadcast, Move, Still
 from slipstream.dataflow.eventtime import Timed
 from slipstream.dataflow.graph import Step
-from slipstream.dataflow.join import Join
+from slipstream.dataflow.join import SIDES, SUMS, Join, Summed
+from slipstream.dataflow.presum import Presum
 from slipstream.plan.catalyst import Catalyst, Expr, Node
 from slipstream.plan.delta import Builder, Delta, Layout, Small, Stored
 from slipstream.plan.eventtime import Timing
@@ -31,15 +32,23 @@ EQUALITIES = {"EqualTo", "EqualNullSafe"}
 
 @dataclass(frozen=True)
 class Keeping:
-    """What a join keeps: a trace for each side and, where one may be broadcast, one to put rows of the other aside."""
+    """What a join keeps: a trace for each side and, where one may be broadcast, one to put rows of the other aside.
+    presummed: the sides whose rows are added up before they are shuffled.
+    """
 
     sides: tuple[str, str]
     aside: Aside | None = None
     broadcast: bool = False
+    presummed: frozenset[int] = frozenset()
 
     @property
     def traces(self) -> tuple[str, ...]:
         return self.sides if self.aside is None else (*self.sides, self.aside.trace)
+
+    @property
+    def moving(self) -> int | None:
+        """The side whose rows that were put aside are moved back."""
+        return self.aside.large if self.aside is not None and self.aside.moving else None
 
     @property
     def kind(self) -> str:
@@ -49,11 +58,10 @@ class Keeping:
 
 @dataclass(frozen=True)
 class Added:
-    """What a side of a join keeps as sums, and as how many."""
+    """What a side of a join keeps as sums."""
 
-    side: int
     value: Expr
-    sums: int
+    of: Summed
 
 
 def equal_keys(catalyst: Catalyst, node: Node) -> tuple[list[tuple[Expr, Expr, str]], list[Expr]]:
@@ -153,19 +161,14 @@ def inner_stage(
     kept: tuple[list[Expr], list[Expr]],
     make: Callable[[pa.Schema, list[list[Stored]]], Join],
     keeping: Keeping,
-    added: Mapping[str, Added] = MappingProxyType({}),
+    added: Sequence[Added] = (),
 ) -> tuple[Node, list[list[Stored]]]:
-    """The stage of an inner join, in the way in which it is to be done. added: what is kept as sums, by the column that
-    it comes in.
-    """
+    """The stage of an inner join, in the way in which it is to be done. added: what is kept as sums."""
     aside = keeping.aside
-    moving = aside.large if aside is not None and aside.moving else None
-    halves = _halves(
-        build, keys, inputs, kept, added, sum(a.sums for a in added.values() if a.side == moving)
-    )
+    halves = _halves(build, keys, inputs, kept, added, keeping)
     if aside is not None and keeping.broadcast:
-        theirs = {"side", *(name for name in halves.columns if name[0] == "ab"[aside.small])}
-        theirs |= {name for name, each in added.items() if each.side == aside.small}
+        theirs = {"side", *(name for name in halves.columns if name[0] == SIDES[aside.small])}
+        theirs |= {f"y{i}" for i, each in enumerate(added) if each.of.side == aside.small}
         own = {name: each for name, each in halves.columns.items() if name not in theirs}
         join = make(halves.schema(build), halves.stored)
         plan, _ = halves.plans[aside.large]
@@ -225,33 +228,63 @@ def _halves(
     keys: list[tuple[Expr, Expr]],
     inputs: tuple[Delta, Delta],
     kept: tuple[list[Expr], list[Expr]],
-    added: Mapping[str, Added] = MappingProxyType({}),
-    moved: int = 0,
+    added: Sequence[Added] = (),
+    keeping: Keeping | None = None,
 ) -> _Halves:
     catalyst = build.catalyst
     own_keys = [[catalyst.normalised(pair[i]) for pair in keys] for i in (0, 1)]
-    values: list[Columns] = []
+    plans: list[Node] = []
+    columns: list[Columns] = []
     stored: list[list[Stored]] = []
-    types: dict[str, DataType] = {}
-    for i, prefix in enumerate("ab"):
-        columns, held = build.store(kept[i], own_keys[i], prefix)
-        values.append(columns)
-        stored.append(held)
-        types |= {name: kind for name, (_, kind) in columns.items()}
-    types |= {name: catalyst.type_of(each.value) for name, each in added.items()}
-    types |= {f"m{i}": LongType() for i in range(moved)}
-    halves: list[tuple[Node, Layout]] = []
     for i, child in enumerate(inputs):
-        key_columns = [catalyst.column(key) for key in own_keys[i]]
-        own = {name: column for name, (column, _) in values[i].items()}
-        own |= {name: catalyst.column(each.value) for name, each in added.items() if each.side == i}
-        row = build.hash([*key_columns, *build.hashable(values[i].values())])
-        selected = [F.lit(i).alias("side"), build.hash(key_columns).alias("h"), row.alias("r")]
-        selected += [column.alias(f"k{j}") for j, column in enumerate(key_columns)]
-        selected += [own.get(name, F.lit(None).cast(kind)).alias(name) for name, kind in types.items()]
-        selected.append(catalyst.column(child.diff).alias("diff"))
-        halves.append((catalyst.select(child.plan, selected), child.layout))
-    kinds: dict[str, DataType] = {"side": IntegerType(), "h": LongType(), "r": LongType()}
-    kinds |= {f"k{i}": catalyst.type_of(key) for i, key in enumerate(own_keys[0])}
-    kinds |= {**types, "diff": LongType()}
+        values, held = build.store(kept[i], own_keys[i], SIDES[i])
+        own = _own_columns(build, own_keys[i], values)
+        own |= {f"y{j}": _typed(catalyst, each.value) for j, each in enumerate(added) if each.of.side == i}
+        plan = child.plan
+        if keeping is not None and i in keeping.presummed:
+            plan, own = _presummed(build, child, own, i, keeping.sides[i], added)
+        else:
+            own["diff"] = _typed(catalyst, child.diff)
+        plans.append(plan)
+        columns.append(own)
+        stored.append(held)
+    kinds: dict[str, DataType] = {"side": IntegerType()}
+    for own in columns:
+        kinds = {**{name: kind for name, (_, kind) in own.items()}, **kinds}
+    if keeping is not None and keeping.moving is not None:
+        sums = sum(each.of.argument.sums for each in added if each.of.side == keeping.moving)
+        kinds |= {f"{SUMS[keeping.moving]}{i}": LongType() for i in range(sums)}
+    halves: list[tuple[Node, Layout]] = []
+    for i, (plan, own) in enumerate(zip(plans, columns, strict=True)):
+        given = {"side": F.lit(i), **{name: column for name, (column, _) in own.items()}}
+        selected = [given.get(name, F.lit(None).cast(kind)).alias(name) for name, kind in kinds.items()]
+        halves.append((catalyst.select(plan, selected), inputs[i].layout))
     return _Halves(halves, {name: (F.col(name), kind) for name, kind in kinds.items()}, stored)
+
+
+def _own_columns(build: Builder, keys: list[Expr], values: Columns) -> Columns:
+    """The hashes, the keys and the values of one input."""
+    catalyst = build.catalyst
+    of_keys = [_typed(catalyst, key) for key in keys]
+    hashed = [column for column, _ in of_keys]
+    columns: Columns = {
+        "h": (build.hash(hashed), LongType()),
+        "r": (build.hash([*hashed, *build.hashable(values.values())]), LongType()),
+    }
+    return columns | {f"k{i}": each for i, each in enumerate(of_keys)} | values
+
+
+def _typed(catalyst: Catalyst, expr: Expr) -> tuple[Column, DataType]:
+    return catalyst.column(expr), catalyst.type_of(expr)
+
+
+def _presummed(
+    build: Builder, child: Delta, own: Columns, side: int, trace: str, added: Sequence[Added]
+) -> tuple[Node, Columns]:
+    """One input with its rows added up by each task, and its columns then."""
+    if not child.inserts_only:
+        own = {**own, "diff": _typed(build.catalyst, child.diff)}
+    summed = tuple(each.of for each in added)
+    ran = stage(build, child.plan, own, lambda schema: Presum(trace, side, summed, schema), shuffle=False)
+    made = build.catalyst.schema(ran)
+    return ran, {field.name: (F.col(field.name), field.dataType) for field in made.fields}
