@@ -1,9 +1,9 @@
 """Choosing between plans from what epochs measured: pure; figures in, choices out.
 
-An aggregation may have its rows added up before they are shuffled (`plan.partial`). That costs a Python stage more and
-saves the shuffle of what is added up, and it spreads over all tasks what would otherwise wait for the one that has the
-key. It pays where an epoch has many rows for each key that it touches; it does not change what is computed. Small
-epochs are no guide: what they cost does not depend on rows.
+An aggregation, or a join that keeps sums, may have its rows added up before they are shuffled (`plan.partial`). That
+costs a Python stage more and saves the shuffle of what is added up, and it spreads over all tasks what would otherwise
+wait for the one that has the key. It pays where an epoch has many rows for each key that it touches; it does not change
+what is computed. Small epochs are no guide: what they cost does not depend on rows.
 
 A join may have its small input broadcast (`dataflow.broadcast`), which saves the shuffle of the large one and with it a
 stage of the epoch, for as long as the small one does not change. In the epoch in which it does, rows that were put
@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 ENOUGH_ROWS = 20_000
-"""Rows that an aggregation must be given in an epoch for its figures to count."""
+"""Rows that an operator must be given in an epoch for its figures to count."""
 
 MANY, FEW = 8, 2
 """Rows a key from which on they are added up first; and below which they are not any more."""
@@ -33,14 +33,14 @@ _FIRST_LOOK, _LONGEST_WAIT, _LONGEST_STILL = 3, 128, 1 << 14
 
 @dataclass(frozen=True)
 class Seen:
-    """Of an aggregation in one epoch: the rows that it was given, and the keys that it touched."""
+    """Of an operator in one epoch: the rows that it was given, and the keys that it touched."""
 
     rows: int
     keys: int
 
 
 def advise(partial: Iterable[str], seen: Mapping[str, Seen]) -> frozenset[str]:
-    """The aggregations, by their traces, whose rows are to be added up first."""
+    """The operators, by their first traces, whose rows are to be added up first."""
     chosen = set(partial)
     for trace, each in seen.items():
         if each.rows < ENOUGH_ROWS:
