@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -178,13 +177,24 @@ class Plans:
         measured = self.template.measured()
         found = {}
         for trace, counted in self._able.items():
-            rows = [measured.get(each, {}).get("rows_in") for each in counted.operators]
-            with suppress(FileNotFoundError):  # merged already: the next epoch will do
-                layers = [epoch_layers(self._root / each, epoch) for each in counted.traces]
-                if None not in rows and all(layers):
-                    keys = sum(layer.rows for each in layers for layer in each)
-                    found[trace] = Seen(sum(each for each in rows if each is not None), keys)
+            figures = [measured.get(each, {}) for each in counted.operators]
+            if all("rows_in" in each for each in figures):
+                sent = sum(each["rows_out"] for each in figures)
+                left = self._left(counted.traces, epoch) if counted.traces else sent
+                if left is not None:
+                    found[trace] = Seen(sum(each["rows_in"] for each in figures), left)
         return found
+
+    def _left(self, traces: Iterable[str], epoch: int) -> int | None:
+        """How many rows would be left of an epoch's if each task added up its own, at most: one for each key and task.
+        None if what the epoch wrote has been merged already: the next one will do.
+        """
+        try:
+            layers = [epoch_layers(self._root / trace, epoch) for trace in traces]
+        except FileNotFoundError:
+            return None
+        keys = sum(layer.rows for each in layers for layer in each)
+        return keys * self._declared.shards if all(layers) else None
 
 
 def _rows(root: Path, trace: str, epoch: int) -> int:

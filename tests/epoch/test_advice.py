@@ -23,7 +23,7 @@ ROWS = 10 * ENOUGH_ROWS
         ({"t"}, Seen(ENOUGH_ROWS - 1, ENOUGH_ROWS - 1), {"t"}),
     ],
 )
-def test_rows_are_added_up_first_where_they_are_many_for_each_key(
+def test_rows_are_added_up_first_where_they_are_many_for_each_that_is_left(
     now: frozenset[str], seen: Seen, then: frozenset[str]
 ) -> None:
     assert advise(now, {"t": seen}) == then

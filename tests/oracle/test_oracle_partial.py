@@ -16,6 +16,7 @@ VIEWS = {
     "sums": "SELECT k, count(*) c, sum(v) s, avg(v) m FROM t GROUP BY k",
     "whole": "SELECT count(*) c, sum(v) s, stddev(v) d FROM t",
     "above": "SELECT k, s FROM sums WHERE c > 10",
+    "tens": "SELECT v % 2100 AS t, sum(v) s FROM t GROUP BY v % 2100",
     "largest": "SELECT k, max(v) m, count(*) c FROM t GROUP BY k",
     "named": "SELECT name, sum(v) s, count(v) c FROM t JOIN names USING (k) GROUP BY name",
     "by_double": "SELECT CAST(k AS double) d, sum(v) s FROM t GROUP BY CAST(k AS double)",
@@ -69,6 +70,7 @@ def test_oracle_partial_is_chosen_and_given_up_by_what_is_measured(open_app: Any
     assert "added up by each task" in app.explain("sums")
     assert "Partial" in kinds(app, "whole")
     assert "Partial" in kinds(app, "named"), "the join keeps sums"
+    assert "Partial" not in kinds(app, "tens"), "ten rows a key are five a key and task"
     assert "Partial" not in kinds(app, "largest"), "an extreme needs its rows"
     assert "Partial" not in kinds(app, "by_double"), "Arrow tells doubles apart otherwise than Spark"
     for _ in range(3):

@@ -2,8 +2,9 @@
 
 An aggregation, or a join that keeps sums, may have its rows added up before they are shuffled (`plan.partial`). That
 costs a Python stage more and saves the shuffle of what is added up, and it spreads over all tasks what would otherwise
-wait for the one that has the key. It pays where an epoch has many rows for each key that it touches; it does not change
-what is computed. Small epochs are no guide: what they cost does not depend on rows.
+wait for the one that has the key. It pays where an epoch has many rows for each that is left of them, which is one for
+each key and task: so the more tasks there are, the more rows a key must have. It does not change what is computed.
+Small epochs are no guide: what they cost does not depend on rows.
 
 A join may have its small input broadcast (`dataflow.broadcast`), which saves the shuffle of the large one and with it a
 stage of the epoch, for as long as the small one does not change. In the epoch in which it does, rows that were put
@@ -20,7 +21,7 @@ ENOUGH_ROWS = 20_000
 """Rows that an operator must be given in an epoch for its figures to count."""
 
 MANY, FEW = 8, 2
-"""Rows a key from which on they are added up first; and below which they are not any more."""
+"""Rows for each that is left of them from which on they are added up first; and below which they are not any more."""
 
 SMALL = 100_000
 """Updates that an input of a join may consist of, for each task to look rows up in all of it."""
@@ -33,10 +34,10 @@ _FIRST_LOOK, _LONGEST_WAIT, _LONGEST_STILL = 3, 128, 1 << 14
 
 @dataclass(frozen=True)
 class Seen:
-    """Of an operator in one epoch: the rows that it was given, and the keys that it touched."""
+    """Of an operator in one epoch: the rows that it was given, and how many are left if each task adds up its own."""
 
     rows: int
-    keys: int
+    left: int
 
 
 def advise(partial: Iterable[str], seen: Mapping[str, Seen]) -> frozenset[str]:
@@ -45,9 +46,9 @@ def advise(partial: Iterable[str], seen: Mapping[str, Seen]) -> frozenset[str]:
     for trace, each in seen.items():
         if each.rows < ENOUGH_ROWS:
             continue
-        if each.rows >= MANY * each.keys:
+        if each.rows >= MANY * each.left:
             chosen.add(trace)
-        elif each.rows < FEW * each.keys:
+        elif each.rows < FEW * each.left:
             chosen.discard(trace)
     return frozenset(chosen)
 

@@ -97,12 +97,12 @@ class Small:
 
 @dataclass(frozen=True)
 class Counted:
-    """Where to see whether adding rows up before they are shuffled pays: the operators that are given the rows, and the
-    traces whose layers have a row for each key that they touch.
+    """Where to see whether adding rows up before they are shuffled pays: the operators that are given the rows and,
+    unless those add them up already, the traces whose layers have a row for each key that they touch.
     """
 
     operators: tuple[str, ...]
-    traces: tuple[str, ...]
+    traces: tuple[str, ...] = ()
 
 
 class Builder:

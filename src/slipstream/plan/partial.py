@@ -23,9 +23,11 @@ def partial_feed(build: Builder, sums: Sums, feed: Feed, trace: str) -> Feed:
     """The input of an aggregation, added up task by task if it can be and is to be."""
     if feed.combined or sums.extremes or not told_apart(build.catalyst, sums.keys):
         return feed
-    chosen = build.partial(trace)
-    build.can_be_partial[trace] = Counted((f"{trace}{PARTIAL}" if chosen else trace,), (trace,))
-    return _added_up(build, sums, feed, trace) if chosen else feed
+    if not build.partial(trace):
+        build.can_be_partial[trace] = Counted((trace,), (trace,))
+        return feed
+    build.can_be_partial[trace] = Counted((f"{trace}{PARTIAL}",))
+    return _added_up(build, sums, feed, trace)
 
 
 def _added_up(build: Builder, sums: Sums, feed: Feed, trace: str) -> Feed:
@@ -47,9 +49,9 @@ def presummed(build: Builder, keeping: Keeping, summed: frozenset[int]) -> Keepi
     """
     if keeping.broadcast or not summed:
         return keeping
-    join, own = keeping.sides[0], tuple(keeping.sides[i] for i in sorted(summed))
+    join = keeping.sides[0]
     if not build.partial(join):
         build.can_be_partial[join] = Counted((join,), keeping.sides)
         return keeping
-    build.can_be_partial[join] = Counted(tuple(f"{trace}{PARTIAL}" for trace in own), own)
+    build.can_be_partial[join] = Counted(tuple(f"{keeping.sides[i]}{PARTIAL}" for i in sorted(summed)))
     return replace(keeping, presummed=summed)
