@@ -62,7 +62,7 @@ def test_oracle_partial_is_chosen_and_given_up_by_what_is_measured(open_app: Any
     for _ in range(2):
         step(keys=50)
     assert "Partial" not in kinds(app, "sums") + kinds(app, "named")
-    for _ in range(9):  # what an epoch left behind may be merged before it is looked at
+    for _ in range(20):  # what an epoch left behind may be merged before it is looked at
         step(keys=50)
         if all("Partial" in kinds(app, view) for view in ("sums", "whole", "named")):
             break
