@@ -161,10 +161,8 @@ def test_rows_that_each_task_adds_up_first_give_the_same_bytes(
 ) -> None:
     plain = OPERATORS["join, kept as sums"]
     own = pa.schema([field for field in SUMMED if field.name not in ("side", "b0")])
-    presum, after = (
-        Presum("left", 0, plain.summed, own),
-        replace(plain, input=PRESUMMED, presummed=frozenset({0})),
-    )
+    presum = Presum("left", 0, plain.summed, own)
+    after = replace(plain, input=PRESUMMED, presummed=frozenset({0}))
     roots = [tmp_path_factory.mktemp("join") for _ in range(2)]
     made = []
     for number, rows in enumerate(epochs, start=1):

@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from slipstream.dataflow.accumulators import Argument, Totals
-from slipstream.dataflow.task import emit, gather
+from slipstream.dataflow.task import emit, gather, with_diffs
 from slipstream.trace.rows import column, integers
 
 Longs = npt.NDArray[np.int64]
@@ -94,9 +94,7 @@ class Partial:
         table = gather(batches, self.input)
         if table.num_rows == 0:
             return
-        if "diff" not in table.column_names:
-            table = table.append_column("diff", pa.array(np.ones(table.num_rows, dtype=np.int64)))
-        yield from emit(self.combine(table))
+        yield from emit(self.combine(with_diffs(table)))
 
 
 def receive(

@@ -270,6 +270,13 @@ def sums_of(rows: pa.Table, summed: Iterable[Summed], side: int) -> list[Longs]:
     return sums
 
 
+def brought_columns(summed: Iterable[Summed], side: int) -> list[str]:
+    """The columns in which rows of one side come with their sums."""
+    return [
+        f"{SUMS[side]}{i}" for i in range(sum(each.argument.sums for each in summed if each.side == side))
+    ]
+
+
 def brought_sums(rows: pa.Table, side: int) -> list[Longs]:
     """The sums that rows of one side come with."""
     return [each.to_numpy() for each in prefixed(rows, SUMS[side])]

@@ -10,12 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-import numpy as np
 import pyarrow as pa
 
 from slipstream.dataflow.combine import PARTIAL
-from slipstream.dataflow.join import SIDES, SUMS, Summed, one_side, sums_of
-from slipstream.dataflow.task import emit, gather
+from slipstream.dataflow.join import SIDES, SUMS, Summed, brought_columns, one_side, sums_of
+from slipstream.dataflow.task import emit, gather, with_diffs
 
 
 @dataclass(frozen=True)
@@ -37,14 +36,11 @@ class Presum:
     def output(self) -> pa.Schema:
         """The columns of the join that this side has: those of the input, but its sums for what is added up."""
         own = [field for field in self.input if field.name != "diff" and field.name[0] != "y"]
-        sums = sum(each.argument.sums for each in self.summed if each.side == self.side)
-        added = [*(f"{SUMS[self.side]}{i}" for i in range(sums)), "diff"]
+        added = [*brought_columns(self.summed, self.side), "diff"]
         return pa.schema([*own, *(pa.field(name, pa.int64()) for name in added)])
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        table = gather(batches, self.input)
-        if "diff" not in table.column_names:
-            table = table.append_column("diff", pa.array(np.ones(table.num_rows, dtype=np.int64)))
+        table = with_diffs(gather(batches, self.input))
         sums = sums_of(table, self.summed, self.side)
         rows = one_side(table, SIDES[self.side], 0, sums).drop_columns("epoch")
         names = {"v": SIDES[self.side], "s": SUMS[self.side]}

@@ -124,6 +124,13 @@ def gather(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> pa.Table:
     return table if table.schema.equals(schema) else table.cast(schema)
 
 
+def with_diffs(table: pa.Table) -> pa.Table:
+    """Rows with their diffs: a column that is not sent where every row is an insertion."""
+    if "diff" in table.column_names:
+        return table
+    return table.append_column("diff", pa.array(np.ones(table.num_rows, dtype=np.int64)))
+
+
 def emit(table: pa.Table) -> Iterator[pa.RecordBatch]:
     """Rows for the next node of the Spark plan."""
     yield from table.combine_chunks().to_batches(max_chunksize=_ROWS_A_BATCH)

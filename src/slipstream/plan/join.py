@@ -20,7 +20,7 @@ from slipstream.dataflow.aside import Aside
 from slipstream.dataflow.broadcast import Broadcast, Move, Still
 from slipstream.dataflow.eventtime import Timed
 from slipstream.dataflow.graph import Step
-from slipstream.dataflow.join import SIDES, SUMS, Join, Summed
+from slipstream.dataflow.join import SIDES, Join, Summed, brought_columns
 from slipstream.dataflow.presum import Presum
 from slipstream.plan.catalyst import Catalyst, Expr, Node
 from slipstream.plan.delta import Builder, Delta, Layout, Small, Stored
@@ -252,8 +252,7 @@ def _halves(
     for own in columns:
         kinds = {**{name: kind for name, (_, kind) in own.items()}, **kinds}
     if keeping is not None and keeping.moving is not None:
-        sums = sum(each.of.argument.sums for each in added if each.of.side == keeping.moving)
-        kinds |= {f"{SUMS[keeping.moving]}{i}": LongType() for i in range(sums)}
+        kinds |= dict.fromkeys(brought_columns([each.of for each in added], keeping.moving), LongType())
     halves: list[tuple[Node, Layout]] = []
     for i, (plan, own) in enumerate(zip(plans, columns, strict=True)):
         given = {"side": F.lit(i), **{name: column for name, (column, _) in own.items()}}
