@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test torture fuzz bench lock clean
+.PHONY: help setup demo check test simulate torture fuzz bench lock clean
 
 help: ## show this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## /\1\t/' | expand -t 10
@@ -31,6 +31,12 @@ $(VENV)/slipstream: $(VENV)/packages pyproject.toml
 demo: setup ## a live shop for a minute; its engine is killed half-way; checked against batch Spark
 	$(BIN)/python -m demo
 
+check: setup ## lint, types, and the tests that need no Spark: within three minutes
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/pytest --numprocesses 2 --dist worksteal -m "not spark and not slow"
+
 test: setup ## lint, types, tests: what CI runs
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
@@ -38,6 +44,9 @@ test: setup ## lint, types, tests: what CI runs
 	$(BIN)/pytest --numprocesses 2 --dist worksteal
 
 SECONDS ?= 600
+simulate: setup ## engines, agents and replicas on simulated disks that fail in every way, for SECONDS=600
+	$(BIN)/python -m slipstream.testing.simulation --seconds $(SECONDS) --jobs 2 $(if $(SEED),--seed $(SEED))
+
 torture: setup ## kill the processes of a running app at random for SECONDS=600, and check that it is never wrong
 	$(BIN)/python -m slipstream.testing.torture --seconds $(SECONDS)
 

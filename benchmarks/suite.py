@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from benchmarks.age import age
 from benchmarks.data import KEYS, Sizes, make_shop, make_totals, warmed
 from benchmarks.durability import recovery, safety, stage_backlog, stall, storage
 from benchmarks.job import Engine, Job, Measured, percentile
@@ -47,6 +48,7 @@ class Scale:
     delayed_files: int = 100
     recovery_keys: tuple[int, int] = (2_000_000, 20_000_000)
     stall_files: int = 500
+    ages: tuple[int, int] = (100, 1_000_000)
     tpch: float = 1.0
     tpch_files: int = 7
 
@@ -70,6 +72,7 @@ QUICK = Scale(
     delayed_files=12,
     recovery_keys=(20_000, 200_000),
     stall_files=40,
+    ages=(100, 20_000),
     tpch=0.01,
     tpch_files=3,
 )
@@ -239,6 +242,7 @@ Name = Literal[
     "safety",
     "recovery",
     "stall",
+    "age",
     "tpch",
 ]
 BENCHMARKS: dict[Name, Callable[[Lab, Scale], list[Finding]]] = {
@@ -253,5 +257,6 @@ BENCHMARKS: dict[Name, Callable[[Lab, Scale], list[Finding]]] = {
     "safety": safety,
     "recovery": recovery,
     "stall": stall,
+    "age": age,
     "tpch": tpch,
 }

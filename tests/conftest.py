@@ -16,9 +16,19 @@ settings.load_profile("same every time")
 LONGEST = "torture/test_torture.py"
 
 
+STARTS_SPARK = ("torture/", "cli/test_command.py", "test_standby.py", "test_java.py", "test_readme.py")
+"""Tests whose own processes start Spark."""
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest test comes first: as the last one, it would leave the other processes without work for minutes."""
+    """The longest test comes first: as the last one, it would leave the other processes without work for minutes. Tests
+    that need a JVM are marked, so that `make check` can leave them out.
+    """
     items.sort(key=lambda item: LONGEST not in item.nodeid)
+    for item in items:
+        fixtures = getattr(item, "fixturenames", ())
+        if "spark" in fixtures or any(each in item.nodeid for each in STARTS_SPARK):
+            item.add_marker(pytest.mark.spark)
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from datetime import datetime, timedelta
@@ -24,6 +23,7 @@ from slipstream.errors import (
     ViewChanged,
     ViewCycle,
 )
+from slipstream.store.documents import encode
 
 pytestmark = pytest.mark.spark
 
@@ -126,7 +126,10 @@ def test_a_store_in_use_by_this_process(app: sl.App, spark: SparkSession, tmp_pa
 
 
 def test_a_store_in_use_by_another_process(app: sl.App, tmp_path: Path) -> None:
-    code = "import sys; from slipstream.durability.store import Store; Store.claim(sys.argv[1], 'shop')"
+    code = (
+        "import sys; from slipstream.store.store import Store, claim_store; "
+        "claim_store(Store.at(sys.argv[1]), 'shop')"
+    )
     with app:
         ran = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True)
     assert "StoreInUse" in ran.stderr
@@ -143,10 +146,10 @@ def test_a_store_of_another_app(app: sl.App, spark: SparkSession, tmp_path: Path
 
 def test_a_store_of_a_newer_format_is_left_alone(app: sl.App, spark: SparkSession, tmp_path: Path) -> None:
     app.close()
-    (tmp_path / "format.json").write_text(json.dumps({"format": 99, "app": "shop"}))
+    (tmp_path / "format.json").write_bytes(encode({"format": 99, "app": "shop", "id": "1"}, "format.json"))
     before = sorted(path.name for path in tmp_path.rglob("*"))
     with pytest.raises(
-        NewerFormat, match=r"has format 99; this version of Slipstream reads up to format 1. Install"
+        NewerFormat, match=r"has format 99; this version of Slipstream reads up to format 2. Install"
     ):
         opened(spark, tmp_path)
     assert sorted(path.name for path in tmp_path.rglob("*")) == before

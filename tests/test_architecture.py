@@ -25,6 +25,7 @@ TIERS = (
     {"plan"},
     {"dataflow"},
     {"durability"},
+    {"store"},
     {"trace"},
 )
 """From top to bottom. A package may import from its own tier and from those below. Single modules that are not
@@ -33,14 +34,18 @@ named (errors, clock, java, session, ...) are the core: below all, they import o
 NEVER = {
     "cli": {"epoch", "plan", "dataflow", "trace"},
     "ui": {"epoch", "plan", "dataflow", "trace"},
-    "sources": {"epoch", "plan", "dataflow", "trace"},
-    "sinks": {"epoch", "plan", "dataflow", "trace"},
-    "plan": {"durability", "trace"},
-    "dataflow": {"durability"},
+    "sources": {"epoch", "plan", "dataflow", "store", "trace"},
+    "sinks": {"epoch", "plan", "dataflow", "store", "trace"},
+    "plan": {"durability", "store", "trace"},
+    "dataflow": {"durability", "store"},
 }
 """What a package does not know although it is below."""
 
-NEVER_OUTSIDE = {"trace": ("pyspark", "py4j"), "durability": ("pyspark.sql", "py4j")}
+NEVER_OUTSIDE = {
+    "trace": ("pyspark", "py4j"),
+    "store": ("pyspark", "py4j"),
+    "durability": ("pyspark.sql", "py4j"),
+}
 """What a package does not know of other libraries."""
 
 JVM_MODULE = "plan.catalyst"

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -14,12 +14,13 @@ from slipstream.durability.fsck import check_replica, check_store
 from slipstream.errors import UnknownView, ViewChanged
 from slipstream.rebuild import Rebuild, plan_rebuild
 from slipstream.settings import Starting, starting_with
+from slipstream.store.catalog import ViewEntry
 from slipstream.testing.oracle import assert_equal, recompute
 from slipstream.testing.pretend import eventually
 
 
-def entry(fingerprint: str) -> dict[str, Any]:
-    return {"fingerprint": fingerprint, "contents": {"columns": []}, "traces": []}
+def entry(fingerprint: str) -> ViewEntry:
+    return ViewEntry(schema={}, fingerprint=fingerprint, contents={"columns": []}, traces=())
 
 
 KNOWN = {"a": entry("1"), "b": entry("1"), "c": entry("1")}
@@ -31,8 +32,25 @@ def test_what_reads_a_changed_view_is_rebuilt_with_it() -> None:
     assert plan_rebuild("s", KNOWN, declared, READS, ("a", "d")) == Rebuild(("a", "b", "d"), ("c",))
     assert plan_rebuild("s", KNOWN, KNOWN, READS, ()) == Rebuild((), ("a", "b", "c"))
     assert plan_rebuild("s", KNOWN, KNOWN, READS, ("c",)) == Rebuild(("c",), ("a", "b"))
-    moved = {**KNOWN, "c": {**entry("1"), "traces": ["elsewhere"]}}
+    moved = {**KNOWN, "c": replace(entry("1"), traces=("elsewhere",))}
     assert plan_rebuild("s", KNOWN, moved, READS, ("c",)) == Rebuild(("c",), ("a", "b"))
+    with pytest.raises(ViewChanged, match="Changed: 'c'; new: none"):
+        plan_rebuild("s", KNOWN, moved, READS, ())
+
+
+def test_a_reader_keeps_other_traces_when_what_it_reads_changes_and_has_not_changed_itself() -> None:
+    declared = {**KNOWN, "a": entry("2"), "b": replace(entry("1"), traces=("elsewhere",))}
+    assert plan_rebuild("s", KNOWN, declared, READS, ("a",)) == Rebuild(("a", "b"), ("c",))
+
+
+def test_what_is_known_of_why_a_view_changed_is_told() -> None:
+    zones = "spark.sql.session.timeZone"
+    known = {"a": replace(entry("1"), settings={zones: "UTC"}, functions={"fee": "1"})}
+    now = {"a": replace(entry("2"), settings={zones: "Asia/Tokyo"}, functions={"fee": "2"})}
+    with pytest.raises(ViewChanged) as error:
+        plan_rebuild("s", known, now, {}, ())
+    why = "the session time zone was UTC and is Asia/Tokyo; the code of the Python function 'fee' changed"
+    assert f"Changed: 'a' ({why}); new: none" in str(error.value)
 
 
 def test_what_was_not_asked_for_is_an_error_that_says_what_to_do() -> None:
@@ -40,7 +58,7 @@ def test_what_was_not_asked_for_is_an_error_that_says_what_to_do() -> None:
         plan_rebuild("s", KNOWN, {**KNOWN, "a": entry("2"), "d": entry("1")}, READS, ("d",))
     assert str(error.value) == (
         "the store 's' was computed with other queries. Changed: 'a'; new: 'd'; views that read these: 'b'; unchanged, "
-        "and going on: 'c'. State of one query is never used for another: restore the query, or compute all but the "
+        "and going on: 'c'. State of one query is never used for another: restore what changed, or compute all but the "
         "unchanged from their inputs, which must still be there, with `slipstream run FILE.py --rebuild a --rebuild d`."
     )
     with pytest.raises(UnknownView, match="there is no view named 'x'"):
@@ -90,7 +108,9 @@ def test_a_changed_view_is_rebuilt_and_the_others_go_on(spark: SparkSession, tmp
         check(app, first)
         assert eventually(lambda: app.frontiers().safe == app.epoch)
         before = app.epoch
-    with starting_with(Starting(rebuild=("sums", "joined"))), opened(second) as app:
+    with starting_with(Starting(rebuild=("sums", "joined"))):
+        app = opened(second)
+    with app:  # the command runs it elsewhere than it loads it
         app.run(until="caught_up")
         check(app, second)
         more()

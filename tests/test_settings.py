@@ -22,6 +22,14 @@ def test_what_was_the_answer_then_can_be_told_for_all_of_the_time_kept() -> None
     assert 10.0 * oldest <= 75.0, "the answer 25 seconds ago was that of the epoch before"
 
 
+def test_where_not_every_time_is_known_more_is_kept_and_never_less() -> None:
+    sparse = [(0.0, 0), *CLOCKS[3::4], CLOCKS[-1]]
+    for seconds in range(1, 101):
+        all_known = History(seconds=seconds).keep_from(10, 100.4, CLOCKS)
+        assert History(seconds=seconds).keep_from(10, 100.4, sparse) <= all_known
+    assert History(seconds=25).keep_from(10, 100.4, sparse) == 4
+
+
 def test_a_duration_that_is_none() -> None:
     with pytest.raises(SlipstreamError, match="fortnight"):
         History.parse("a fortnight")

@@ -93,8 +93,9 @@ def test_it_takes_over_where_the_other_stopped(
     monkeypatch.setattr(Rehearsal, "run", noted)
     assert second.stand_by(Waiting(7, first))
     assert rehearsed == [(2, True)] * 5
-    added = {path for path in contents(tmp_path / "store") - before if not path.startswith("traces/")}
-    assert added == {"incarnations/2", "lineage/2.jsonl"}, "nothing was written until it took over"
+    by_agents = ("traces/", "sums/", "events/", "progress.json")
+    added = {path for path in contents(tmp_path / "store") - before if not path.startswith(by_agents)}
+    assert added == {"incarnations/2", "lineage/2.log"}, "nothing was written until it took over"
     assert second.epoch == 2
     second.run(until="caught_up")
     assert_equal_rows(rows_of(second.read("totals")), [("x", 11), ("y", 2), ("z", 100)], "totals")

@@ -7,16 +7,17 @@ template is built when the app first runs.
 
 from __future__ import annotations
 
+import logging
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Any, get_args, overload
+from typing import get_args, overload
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -28,15 +29,14 @@ from slipstream.dataflow.contents import Contents, Reading
 from slipstream.dataflow.graph import Step
 from slipstream.datasource import SlipstreamSource
 from slipstream.definitions import Maintain, Names, Query, ViewDefinition, check_complete, inputs_of
-from slipstream.durability.lineage import computed_frontier, read_history
-from slipstream.durability.restore import Recovered, recover
-from slipstream.durability.store import Store
+from slipstream.durability.start import Started, start
 from slipstream.durability.timetravel import resolve_epoch
 from slipstream.durations import seconds
 from slipstream.epoch import EpochReport, Loop, Summary
 from slipstream.errors import (
     BadSourceOption,
     BadViewOption,
+    DamagedSummary,
     RecoveryWarning,
     SessionWarning,
     SlipstreamError,
@@ -56,8 +56,18 @@ from slipstream.plan import (
     marked_schema,
 )
 from slipstream.session import check_session, epoch_session, start_session
-from slipstream.settings import Durability, Exposure, History, Settings, starting
+from slipstream.settings import Declaration, Durability, Exposure, History, Settings, starting
 from slipstream.sources import SESSION_SETTINGS, Source
+from slipstream.store.catalog import ViewEntry
+from slipstream.store.disk import LocalDisk
+from slipstream.store.events import EventLog, fields, log_events, stop_logging
+from slipstream.store.layers import LocalLayers
+from slipstream.store.lineage import History as Past
+from slipstream.store.lineage import computed_frontier, read_lineage, read_whole
+from slipstream.store.store import Store, await_claim, claim_store, watch_store
+
+SPARK_STARTED = "Spark is started"
+_LOG = logging.getLogger("slipstream.engine")
 
 _standing_by: ContextVar[bool] = ContextVar("standing_by", default=False)
 
@@ -88,6 +98,7 @@ class App:
         safe_on: int = 1,
         max_unsafe: str | float | None = None,
         *,
+        shared: bool = False,
         settings: Settings | None = None,
         clock: Clock | None = None,
     ) -> None:
@@ -96,25 +107,31 @@ class App:
         self._target = seconds(target_latency)
         self._history = History.parse(history)
         self._clock = clock or SystemClock()
-        self._durability = Durability(tuple(replicas), safe_on, Exposure.parse(max_unsafe))
-        self._recovered = Recovered(0, anew=False)
-        if _standing_by.get():
-            self._claim = Store.watched(store)
-        else:
-            self._claim = Store.claim(store, name, prepare=self._recover, takeover=starting().takeover)
-        self.store = Path(store)
+        durability = Durability(tuple(replicas), safe_on, Exposure.parse(max_unsafe))
+        opened_as = starting().declared(Declaration(name, Path(store), durability))
+        self.store, self._durability = opened_as.store, opened_as.durability
+        self._asked = starting()  # epochs may run in another thread, which knows nothing of it
         self._owns_spark = False
+        self._started: Started | None = None
+        self._events: EventLog | None = None
+        root = self.store.absolute()
+        opened = Store(LocalDisk(root, shared=shared), LocalLayers(root))
+        if _standing_by.get():
+            self._claim = watch_store(opened)
+        else:
+            self._claim = claim_store(opened, name, takeover=starting().takeover)
+            self._begin()
         try:
+            began = self._clock.monotonic()
             self.spark = self._session(spark, master, shards)
+            took = round(self._clock.monotonic() - began, 3)
+            _LOG.info(SPARK_STARTED, extra=fields(epoch=self._past.frontier, seconds=took))
             self.shards = shards or max(1, self.spark.sparkContext.defaultParallelism)
             self._epochs = epoch_session(self.spark, self.shards)
             for key, value in SESSION_SETTINGS.items():
                 self._epochs.conf.set(key, value)
             self._catalyst = Catalyst(self.spark)
             self.spark.dataSource.register(SlipstreamSource)
-            self._past = read_history(self._claim.store.root)
-            if self._claim.held:
-                self._begin()
         except BaseException:
             self.close()
             raise
@@ -130,6 +147,7 @@ class App:
         self._loop: Loop | None = None
         self._listeners: list[Callable[[EpochReport], None]] = []
         self._turns: list[Callable[[int], None]] = []
+        self._notices: list[Callable[[str], None]] = []
         self._thread: threading.Thread | None = None
         self._failure: BaseException | None = None
         self._summary: Summary | None = None
@@ -282,14 +300,13 @@ class App:
         rehearsal = self._assembled().rehearsal
 
         def idle() -> bool:
-            rehearsal.keep_warm(self._claim.store.root, self._rehearsable, self._clock.monotonic())
+            rehearsal.keep_warm(self._claim.store, self._rehearsable, self._clock.monotonic())
             return waiting()
 
-        claim = Store.await_claim(self.store, self.name, idle, self._recover)
+        claim = await_claim(self._claim.store, self.name, idle, self._clock)
         if claim is None:
             return False
         self._claim = claim
-        self._past = read_history(claim.store.root)
         self._begin()
         for name, source in self._sources.items():
             self._attach(name, source)
@@ -351,6 +368,8 @@ class App:
                 source.close()
             if self._owns_spark:
                 self.spark.stop()
+            if self._events is not None:
+                stop_logging(self._events, "engine")
             self._claim.release()
 
     def __enter__(self) -> App:
@@ -371,6 +390,12 @@ class App:
         """
         self._turns.append(listener)
 
+    def on_notice(self, listener: Callable[[str], None]) -> None:
+        """Call a function, in the thread that runs epochs, with what the user should know of: that the engine waits for
+        a disk that is full, that it goes on, that a damaged layer was replaced.
+        """
+        self._notices.append(listener)
+
     def backlog(self) -> dict[str, Backlog]:
         """How much input of each source waits. To be asked where epochs run (in `on_epoch`), or while none runs."""
         return {name: Backlog(source.backlog(), source.unit) for name, source in self._sources.items()}
@@ -378,7 +403,7 @@ class App:
     @property
     def epoch(self) -> int:
         """The last computed epoch."""
-        return self._loop.frontier if self._loop is not None else computed_frontier(self._claim.store.root)
+        return self._loop.frontier if self._loop is not None else computed_frontier(self._claim.store.disk)
 
     def frontiers(self) -> Frontiers:
         """How far the app is computed, flushed to disk, durable on each replica, safe and compacted."""
@@ -389,17 +414,17 @@ class App:
     def read(self, view: str, as_of: int | str | datetime | None = None) -> DataFrame:
         """A view's contents, now or as of an epoch or a point in time."""
         entry = self._entry(view)
-        frame = self._load(view, resolve_epoch(self._claim.store.root, as_of))
-        return ordered(frame, entry["order"])
+        frame = self._load(view, resolve_epoch(self._claim.store.disk, as_of))
+        return ordered(frame, entry.order)
 
     def changes(self, view: str, since: int, until: int | None = None) -> DataFrame:
         """A view's updates after one epoch and up to another, with _epoch and _diff."""
-        root = self._claim.store.root
-        return self._load(view, resolve_epoch(root, until), resolve_epoch(root, since))
+        disk = self._claim.store.disk
+        return self._load(view, resolve_epoch(disk, until), resolve_epoch(disk, since))
 
     def sql(self, text: str, as_of: int | str | datetime | None = None) -> DataFrame:
         """Answer SQL over views and whatever else the session knows, all views as of one epoch."""
-        epoch = resolve_epoch(self._claim.store.root, as_of)
+        epoch = resolve_epoch(self._claim.store.disk, as_of)
         views = {view.lower(): view for view in self._catalog()}  # Spark's names do not heed case
         mentioned = [name for name in self._catalyst.relations(text) if name.lower() in views]
         frames = {name: self._load(views[name.lower()], epoch) for name in mentioned}
@@ -428,23 +453,46 @@ class App:
 
     # Inside
 
-    def _recover(self, root: Path) -> None:
-        """See to it that the store is whole; to be called while nobody else can write to it."""
-        self._recovered = recover(root, self.name, self._durability.replicas, self._durability.safe_on)
-        if self._recovered.said is not None:
-            warnings.warn(f"{self.name}: {self._recovered.said}", RecoveryWarning, stacklevel=4)
-
     def _begin(self) -> None:
-        """Go on from where the store stands: nobody else's epochs count from here."""
-        self._claim.begin(self._past.frontier, anew=self._recovered.anew)
-        self._past = read_history(self._claim.store.root)
-        self._claim.store.discard_after(self._past.frontier)
+        """See to it that the claimed store is whole, and go on from there: nobody else's epochs count any more."""
+        try:
+            self._started = start(
+                self._claim,
+                self.name,
+                self._durability,
+                accept_loss=self._asked.accept_loss,
+                rebuild=self._asked.rebuild,
+                clock=self._clock,
+            )
+        except BaseException:
+            self._claim.release()
+            raise
+        self._claim = self._started.claim
+        self._events = log_events(self._claim.store.disk, "engine", self._claim.incarnation)
+        history = self._started.lineage.history
+        told = fields(epoch=history.frontier, pending=len(history.pending), cause=self._started.said)
+        _LOG.info("an incarnation begins", extra=told)
+        if self._started.said is not None:
+            warnings.warn(f"{self.name}: {self._started.said}", RecoveryWarning, stacklevel=4)
+
+    @property
+    def _past(self) -> Past:
+        """What was computed before this start; of a store that is only watched, what is known of it now."""
+        if self._started is not None:
+            return self._started.lineage.history
+        return read_lineage(self._claim.store.disk).history if self.store.exists() else Past()
 
     def _folder(self, source: str) -> Path:
         return self._claim.store.root / "sources" / source
 
     def _attach(self, name: str, source: Source) -> None:
-        source.attach(name, self._epochs, self._folder(name), self._past.taken(name))
+        """Give a source its place. A summary of old input that does not prove itself is made anew from all of it."""
+        past, folder = self._past, self._folder(name)
+        try:
+            source.attach(name, self._epochs, folder, past.taken(name), past.summary(name))
+        except DamagedSummary:
+            whole = read_whole(self._claim.store.disk)
+            source.attach(name, self._epochs, folder, whole.taken(name), None)
 
     def _session(self, spark: SparkSession | None, master: str | None, shards: int | None) -> SparkSession:
         if spark is None:
@@ -460,8 +508,10 @@ class App:
         if self._loop is None:
             if not self._claim.held:
                 raise StandingBy(str(self.store))
-            self._loop = self._assembled().loop(self._claim, self._past, self._recovered.anew)
+            assert self._started is not None, "a claimed store is started"
+            self._loop = self._assembled().loop(self._started)
             self._loop.listeners, self._loop.turns = self._listeners, self._turns
+            self._loop.notices = self._notices
         return self._loop
 
     def _assembled(self) -> Assembly:
@@ -482,6 +532,7 @@ class App:
                 clock=self._clock,
                 past=self._past,
                 durability=self._durability,
+                asked=self._asked.rebuild,
             )
         return self._assembly
 
@@ -490,28 +541,27 @@ class App:
         if failure is not None:
             raise failure
 
-    def _catalog(self) -> dict[str, Any]:
+    def _catalog(self) -> Mapping[str, ViewEntry]:
         self._ready()
-        views: dict[str, Any] = self._claim.store.catalog()["views"]
-        return views
+        return self._claim.store.catalog().views
 
-    def _entry(self, view: str) -> dict[str, Any]:
+    def _entry(self, view: str) -> ViewEntry:
         self._ready()
         return self._claim.store.view(view)
 
     def _load(self, view: str, as_of: int, since: int | None = None) -> DataFrame:
         """A view's contents, or its changes, as a frame: read by the workers that run the epochs, which are warm."""
         entry = self._entry(view)
-        schema = StructType.fromJson(entry["schema"])
+        schema = StructType.fromJson(entry.schema)
         if since is not None:
             added = [name for name in ("_epoch", "_diff") if name not in schema.names]
             schema = StructType([*schema, *(StructField(name, LongType()) for name in added)])
-        contents = Contents.described(entry["contents"])
+        contents = Contents.described(entry.contents)
         reading = Reading(contents, str(self._claim.store.root), self.shards, as_of, since)
         return self.spark.range(0, self.shards, 1, self.shards).mapInArrow(reading, schema)
 
 
-def ordered(frame: DataFrame, order: list[tuple[str, bool, bool]]) -> DataFrame:
+def ordered(frame: DataFrame, order: Sequence[tuple[str, bool, bool]]) -> DataFrame:
     """A view's rows in the order that its query asks for, if it does: (column, ascending, nulls first)."""
     return frame.orderBy(*[_sorting(*each) for each in order]) if order else frame
 

@@ -6,8 +6,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -18,16 +17,33 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 from slipstream.clock import Clock
 from slipstream.dataflow.contents import Contents, recorded
 from slipstream.dataflow.graph import Step
-from slipstream.durability.identity import traces_of
-from slipstream.durability.lineage import JSON
-from slipstream.durability.lineage import History as Past
-from slipstream.durability.store import Claim
-from slipstream.epoch import Budget, Loop, Rehearsal, Rejects, Upkeep, Watermarks
+from slipstream.durability.agent import Agent, Charge, Word, rest_within
+from slipstream.durability.frontiers import Watching
+from slipstream.durability.ledger import StoreLedger, Upkeep
+from slipstream.durability.restore import heal_store
+from slipstream.durability.start import Started
+from slipstream.durability.work import LocalWork
+from slipstream.epoch import (
+    Budget,
+    Loop,
+    Options,
+    Place,
+    Policy,
+    Rehearsal,
+    Rejects,
+    SparkJob,
+    Watermarks,
+)
 from slipstream.plan import Compiled, LateView
 from slipstream.planning import Declared, Plans
 from slipstream.rebuild import Rebuild, carry_out, plan_rebuild
-from slipstream.settings import Durability, History, Limits, Settings, starting
+from slipstream.settings import Durability, History, Limits, Settings
 from slipstream.sources import Source
+from slipstream.store.catalog import Catalog, SourceEntry, ViewEntry
+from slipstream.store.lineage import JSON, read_whole
+from slipstream.store.lineage import History as Past
+from slipstream.store.store import Claim
+from slipstream.trace import Span, shard_span
 
 
 @dataclass(frozen=True)
@@ -35,7 +51,7 @@ class Assembly:
     """Everything that is fixed while an app runs."""
 
     steps: dict[str, Step]
-    loop: Callable[[Claim, Past, bool], Loop]
+    loop: Callable[[Started], Loop]
     rehearsal: Rehearsal
 
 
@@ -55,67 +71,121 @@ def assemble(
     clock: Clock,
     past: Past,
     durability: Durability,
+    asked: Collection[str],
 ) -> Assembly:
-    declared = Declared(spark, sources, views, recomputed, placeholders, shards, settings)
+    known = claim.store.catalog().views if past.frontier else {}
+    declared = Declared(
+        spark=spark,
+        sources=sources,
+        views=views,
+        recomputed=recomputed,
+        placeholders=placeholders,
+        shards=shards,
+        settings=settings,
+        known={name: view.traces for name, view in known.items() if name not in asked},
+    )
     plans = Plans(declared, claim.store.root)
     compiled, leaves = plans.compiled, plans.leaves
     used = {name: sources[name] for name in leaves}
     contents = {view.name: _contents(view) for view in compiled}
     rejects = {name: _rejects(source) for name, source in used.items() if source.can_reject}
     catalog = _catalog(sources, compiled, contents, rejects)
-    asked = starting().rebuild
 
     late = {each.name: each.timed.late for view in compiled for each in view.late}
     delays = {name: delay for view in compiled for name, delay in view.watermarks.items()}
 
     def compare(claim: Claim, past: Past) -> Rebuild:
-        known = claim.store.catalog()["views"] if past.frontier else catalog["views"]
+        known = claim.store.catalog().views if past.frontier else catalog.views
         return plan_rebuild(
-            str(claim.store.root), known, catalog["views"], inputs, asked if past.frontier else ()
+            str(claim.store.root), known, catalog.views, inputs, asked if past.frontier else ()
         )
 
-    def rebuild(claim: Claim, past: Past, anew: Rebuild) -> None:
+    def rebuild(claim: Claim, anew: Rebuild) -> None:
+        """Over all the input that was ever consumed, so the base of the lineage is not enough."""
+        past = read_whole(claim.store.disk)
         bad = {each.trace: each.schema for each in rejects.values()}
-        carry_out(spark, claim, plans.afresh(), used, past, shards, anew, traces_of(catalog), bad)
+        carry_out(spark, claim, plans.afresh(), used, past, shards, anew, catalog, bad)
 
     compare(claim, past)
 
-    def loop(claim: Claim, past: Past, catch_up: bool) -> Loop:
+    def loop(started: Started) -> Loop:
+        claim, past = started.claim, started.lineage.history
         anew = compare(claim, past)  # again: one that stood by was assembled long ago
-        known = claim.store.catalog()["views"]
-        for name, view in catalog["views"].items():
-            rebuilt = claim.incarnation if name in anew.views else known.get(name, {}).get("rebuilt")
-            if rebuilt is not None:
-                view["rebuilt"] = rebuilt
+        known = claim.store.catalog().views
+        final = _rebuilt(catalog, known, anew.views, claim.incarnation)
         if anew.views:
-            rebuild(claim, past, anew)
+            rebuild(claim, anew)
         plans.resumed(claim.store.root, past.frontier)
-        claim.store.write_catalog(catalog)
-        claim.fence(past.frontier, [claim.store.root / trace for trace in traces_of(catalog)])
+        claim.write_catalog(final)
+        claim.fence(past.frontier, final.traces())
         histories = [each.trace for each in contents.values()] + [each.trace for each in rejects.values()]
         histories += late.values()
-        return Loop(
-            spark=spark,
+        whole = {each.trace for each in rejects.values()}
+        spans = [shard_span(shard, shards) for shard in range(shards)]
+        keeper = _keeper(history, past)
+        agent = Agent(_charge(started, durability))
+        if past.frontier:  # an app that has nothing new to compute is replicated too
+            agent.tell(Word(past.frontier, keeper(past.frontier, clock.now()), tuple(histories)))
+        ledger = StoreLedger(
             claim=claim,
+            lineage=started.writer,
+            past=past,
+            durability=durability,
+            agent=agent,
+            watching=Watching(claim.store.disk),
+            traces={trace: [Span.whole()] if trace in whole else spans for trace in final.traces()},
+            upkeep=Upkeep(tuple(histories), keeper),
+            sources=used,
+            heal=lambda: heal_store(claim, durability.replicas, LocalWork(claim.store)),
+        )
+        job = SparkJob(
+            spark=spark,
             plans=plans,
             inputs=used,
+            place=Place(claim.store.root, claim.incarnation, shards),
             rejects=rejects,
+            late=late,
+            reads=_reads(compiled),
+            clock=clock,
+        )
+        options = Options(
             budgets={
                 name: _budget(source, target, settings.limits.get(name)) for name, source in used.items()
             },
-            upkeep=Upkeep(tuple(histories), _keeper(history, past)),
             watermarks=Watermarks(delays, past.watermarks, past.latest),
-            late=late,
-            clock=clock,
-            shards=shards,
-            past=past,
-            durability=durability,
-            catch_up=catch_up,
-            begins=plans.begins,
-            reads=_reads(compiled),
+            policy=Policy(limit=durability.max_unsafe, begins=plans.begins),
+            computed_before=started.plan.frontier,
+            forgetting=bool(durability.written),
         )
+        return Loop(job, used, ledger, past, options, clock)
 
     return Assembly(plans.steps, loop, Rehearsal(spark, plans.resumed, used, shards))
+
+
+def _charge(started: Started, durability: Durability) -> Charge:
+    return Charge(
+        root=str(started.claim.store.root),
+        app=started.identity.app,
+        id=started.identity.id,
+        incarnation=started.claim.incarnation,
+        after=started.lineage.history.frontier,
+        replicas=durability.written,
+        safe_on=durability.safe_on,
+        rest=rest_within(durability.max_unsafe),
+    )
+
+
+def _rebuilt(
+    catalog: Catalog, known: Mapping[str, ViewEntry], anew: Collection[str], incarnation: int
+) -> Catalog:
+    """The catalog with the incarnation that computed each view anew last."""
+    views = {
+        name: replace(
+            view, rebuilt=incarnation if name in anew else known[name].rebuilt if name in known else 0
+        )
+        for name, view in catalog.views.items()
+    }
+    return replace(catalog, views=views)
 
 
 def _reads(compiled: list[Compiled]) -> dict[str, set[str]]:
@@ -161,49 +231,49 @@ def _catalog(
     compiled: list[Compiled],
     contents: Mapping[str, Contents],
     rejects: Mapping[str, Rejects],
-) -> dict[str, Any]:
-    views: dict[str, Any] = {}
+) -> Catalog:
+    views: dict[str, ViewEntry] = {}
     for view in compiled:
-        views[view.name] = {
-            "schema": view.schema.jsonValue(),
-            "fingerprint": view.fingerprint,
-            "order": [list(each) for each in view.order],
-            "contents": contents[view.name].describe(),
-            "traces": sorted({trace for step in view.step.walk() for trace in step.traces}),
-        }
+        views[view.name] = ViewEntry(
+            schema=view.schema.jsonValue(),
+            fingerprint=view.meaning.query,
+            contents=contents[view.name].describe(),
+            traces=tuple(sorted({trace for step in view.step.walk() for trace in step.traces})),
+            order=tuple(view.order),
+            settings=dict(view.meaning.settings),
+            functions=dict(view.meaning.functions),
+        )
     for name, each in rejects.items():
         kept = recorded(each.trace, to_arrow_schema(_rejected_schema()), each.schema)
-        views[f"{name}_rejected"] = {
-            "schema": _rejected_schema().jsonValue(),
-            "fingerprint": "rejected",
-            "order": [],
-            "contents": kept.describe(),
-            "traces": [each.trace],
-            "rejected": True,
-        }
+        views[f"{name}_rejected"] = ViewEntry(
+            schema=_rejected_schema().jsonValue(),
+            fingerprint="rejected",
+            contents=kept.describe(),
+            traces=(each.trace,),
+            role="rejected",
+        )
     for view in compiled:
         for late in view.late:
             views[late.name] = _late(late)
     kinds = {
-        name: {"kind": type(source).__name__, "schema": source.schema.jsonValue()}
+        name: SourceEntry(type(source).__name__, source.schema.jsonValue())
         for name, source in sources.items()
     }
-    return {"sources": kinds, "views": views}
+    return Catalog(kinds, views)
 
 
-def _late(view: LateView) -> dict[str, Any]:
+def _late(view: LateView) -> ViewEntry:
     schema = to_arrow_schema(view.schema, timezone="UTC")
     stored = pa.schema([(f"v{i}", kind) for i, kind in enumerate(schema.types)])
     whole = [pa.field(name, pa.int64()) for name in ("h", "r", "diff")]
     kept = recorded(view.timed.late, schema, pa.schema([*whole[:2], *stored, whole[2]]))
-    return {
-        "schema": view.schema.jsonValue(),
-        "fingerprint": "late",
-        "order": [],
-        "contents": kept.describe(),
-        "traces": [view.timed.late],
-        "late": True,
-    }
+    return ViewEntry(
+        schema=view.schema.jsonValue(),
+        fingerprint="late",
+        contents=kept.describe(),
+        traces=(view.timed.late,),
+        role="late",
+    )
 
 
 def _budget(source: Source, target: float, limits: Limits | None) -> Budget:
@@ -213,10 +283,10 @@ def _budget(source: Source, target: float, limits: Limits | None) -> Budget:
 
 def _keeper(history: History, past: Past) -> Callable[[int, float], int]:
     """Which epochs to keep, with the times of those that are still of interest."""
-    clocks: deque[tuple[float, int]] = deque((each.clock, each.epoch) for each in past.computed)
+    clocks: deque[tuple[float, int]] = deque(past.clocks())
 
     def keep_from(computed: int, now: float) -> int:
-        clocks.append((now, computed))
+        clocks.append((max(now, clocks[-1][0]), computed))
         oldest = history.keep_from(computed, now, clocks)
         while clocks and clocks[0][1] < oldest:
             clocks.popleft()

@@ -2,11 +2,12 @@
 
 Whatever asks for the time takes a `Clock`, so that a test can hold it still. `now` is wall time, in seconds
 since 1970, for what is shown and recorded; `monotonic` only ever grows and is for measuring how long something
-took. Nothing here sleeps.
+took. Waiting goes through it too: `sleep`, and `wait` for an event that another thread sets.
 """
 
 from __future__ import annotations
 
+import threading
 import time
 from typing import Protocol
 
@@ -22,6 +23,14 @@ class Clock(Protocol):
         """Seconds since some fixed moment; never goes back."""
         ...
 
+    def sleep(self, seconds: float) -> None:
+        """Let time pass."""
+        ...
+
+    def wait(self, event: threading.Event, seconds: float) -> bool:
+        """Let time pass, or less if the event is set before; whether it is set."""
+        ...
+
 
 class SystemClock:
     """The clock of the machine."""
@@ -31,6 +40,12 @@ class SystemClock:
 
     def monotonic(self) -> float:
         return time.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+    def wait(self, event: threading.Event, seconds: float) -> bool:
+        return event.wait(seconds)
 
 
 class ManualClock:
@@ -45,6 +60,14 @@ class ManualClock:
 
     def monotonic(self) -> float:
         return self._elapsed
+
+    def sleep(self, seconds: float) -> None:
+        self.advance(seconds)
+
+    def wait(self, event: threading.Event, seconds: float) -> bool:
+        if not event.is_set():
+            self.advance(seconds)
+        return event.is_set()
 
     def advance(self, seconds: float) -> None:
         """Let `seconds` pass."""

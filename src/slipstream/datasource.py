@@ -21,9 +21,10 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import LongType, StructField, StructType
 
 from slipstream.dataflow.contents import Contents, Reading
-from slipstream.durability.store import Store
 from slipstream.durability.timetravel import resolve_epoch
 from slipstream.errors import BadReadOption, UnknownView
+from slipstream.store.catalog import ViewEntry
+from slipstream.store.store import Store
 
 _SPANS = 8
 
@@ -37,7 +38,7 @@ class SlipstreamSource(DataSource):
 
     def schema(self) -> StructType:
         asked = _Asked.of(self.options)
-        whole = StructType.fromJson(asked.entry["schema"])
+        whole = StructType.fromJson(asked.entry.schema)
         columns = asked.columns or whole.fieldNames()
         schema = StructType([whole[name] for name in columns])
         if asked.since is not None:
@@ -56,7 +57,7 @@ class _Asked:
     """The options of a read, looked up in the store."""
 
     def __init__(
-        self, root: Path, entry: dict[str, Any], columns: list[str], as_of: int, since: int | None
+        self, root: Path, entry: ViewEntry, columns: list[str], as_of: int, since: int | None
     ) -> None:
         self.root, self.entry, self.columns = root, entry, columns
         self.as_of, self.since = as_of, since
@@ -69,13 +70,13 @@ class _Asked:
         store = Store.existing(path)
         entry = store.view(view)
         columns = [each.strip() for each in (options.get("columns") or "").split(",") if each.strip()]
-        known = [field["name"] for field in entry["schema"]["fields"]]
+        known = [field["name"] for field in entry.schema["fields"]]
         for column in columns:
             if column not in known:
                 raise UnknownView(column, known, f"column of '{view}'")
         since = options.get("since")
         asked = options.get("until") if since is not None else options.get("asOf")
-        as_of = resolve_epoch(store.root, asked)
+        as_of = resolve_epoch(store.disk, asked)
         return _Asked(store.root, entry, columns, as_of, None if since is None else int(since))
 
 
@@ -84,14 +85,14 @@ class ViewReader(DataSourceReader):
 
     def __init__(self, asked: _Asked, schema: StructType) -> None:
         self._asked = asked
-        own = [field["name"] for field in asked.entry["schema"]["fields"]]
+        own = [field["name"] for field in asked.entry.schema["fields"]]
         self._names = [name for name in schema.fieldNames() if name in own]
 
     def partitions(self) -> Sequence[InputPartition]:
         return [InputPartition(i) for i in range(_SPANS)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        contents = Contents.described(self._asked.entry["contents"])
+        contents = Contents.described(self._asked.entry.contents)
         reading = Reading(
             contents.only(self._names), str(self._asked.root), _SPANS, self._asked.as_of, self._asked.since
         )

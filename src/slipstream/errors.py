@@ -5,7 +5,7 @@ An error says what is wrong, in which view or step, what was got, and what to do
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -138,6 +138,16 @@ class FileChanged(SlipstreamError):
         )
 
 
+class DamagedSummary(SlipstreamError):
+    """What a source keeps about old input is not what it wrote; it can be made again from the lineage."""
+
+    def __init__(self, source: str, path: str, problem: str) -> None:
+        super().__init__(
+            f"Source '{source}': {path}, which says what was taken as input long ago, cannot be used: {problem}. "
+            "Nothing is read over it. Start the app again: it is then made anew from the lineage."
+        )
+
+
 class FileMissing(SlipstreamError):
     """A file that an epoch has to be computed from again is gone."""
 
@@ -225,7 +235,7 @@ class UnknownSchema(SlipstreamError):
 
 
 class BadLayer(SlipstreamError):
-    """Rows that were to be written, or a layer that was found, break the rules of a trace."""
+    """Rows that were to be written break the rules of a trace."""
 
     def __init__(self, layer: str, problem: str, remedy: str) -> None:
         super().__init__(f"Layer '{layer}': {problem}. {remedy}")
@@ -242,12 +252,24 @@ class LayerAway(SlipstreamError):
 
 
 class DamagedLayer(SlipstreamError):
-    """A layer's file is not what was written."""
+    """A layer's file is not what was written. layer: its `LayerName`."""
 
-    def __init__(self, trace: str, layer: Any) -> None:
-        self.layer = layer
+    def __init__(self, trace: str, layer: Any, problem: str) -> None:
+        self.trace, self.layer, self.problem = trace, layer, problem
         super().__init__(
-            f"The layer {trace}/{layer.filename} is damaged: its checksum is not the one that was noted."
+            f"The layer {trace}/{layer.filename} is damaged: {problem}. Nothing was computed from it. Replace it "
+            "from a replica with `slipstream fsck STORE --repair --from URL`."
+        )
+
+
+class BadTraceName(SlipstreamError):
+    """A text that was read from a store or a replica, and cannot name a trace."""
+
+    def __init__(self, given: object) -> None:
+        super().__init__(
+            f"{given!r} cannot be the name of a trace: that is traces/VIEW/TRACE, of letters, digits and _ . @ -, "
+            "and no dot at the beginning. Nothing was read or written there. The file that names it is damaged, or "
+            "was not written by Slipstream: restore it from another copy."
         )
 
 
@@ -307,6 +329,84 @@ class NewerFormat(SlipstreamError):
         )
 
 
+class OlderFormat(SlipstreamError):
+    def __init__(self, path: str, found: int, known: int) -> None:
+        super().__init__(
+            f"the store '{path}' has format {found}, which has no checksums; this version of Slipstream reads format "
+            f"{known}. Nothing was changed. Go on with the version that wrote it, or give the app a new store (and new "
+            "replicas): it then computes everything again from the input."
+        )
+
+
+class StoreTrouble(SlipstreamError):
+    """The disk under a store fails. The engine waits, and goes on by itself once the cause is gone."""
+
+
+class StoreFull(StoreTrouble):
+    def __init__(self, path: str) -> None:
+        super().__init__(
+            f"the disk of the store '{path}' is full. Nothing is lost: make room, and the engine goes on by itself."
+        )
+
+
+class StoreReadOnly(StoreTrouble):
+    def __init__(self, path: str) -> None:
+        super().__init__(
+            f"the store '{path}' is on a read-only file system. Nothing is lost: mount it for writing, and the engine "
+            "goes on by itself."
+        )
+
+
+class StoreUnreadable(StoreTrouble):
+    def __init__(self, path: str, why: str) -> None:
+        super().__init__(
+            f"the store '{path}' cannot be used: {why}. See to its permissions or its disk; the engine goes on by "
+            "itself."
+        )
+
+
+class StoreVanished(StoreTrouble):
+    def __init__(self, path: str) -> None:
+        super().__init__(
+            f"the folder of the store '{path}' is gone. Put it back (is the disk still mounted?), or stop the engine "
+            "and start it again: it is then restored from a replica, if there is one."
+        )
+
+
+class JobHindered(StoreTrouble):
+    """An epoch's job could not write, or not fetch a layer, and the store's disk, asked afterwards, is well."""
+
+    def __init__(self, epoch: int, cause: str) -> None:
+        told = [line.strip() for line in cause.splitlines() if "[Errno" in line or "LayerAway" in line]
+        super().__init__(
+            f"epoch {epoch} was hindered: {told[-1] if told else cause[:300]} Nothing is lost. See that there is room "
+            "on the disk of the store and on the one where Spark keeps what it shuffles (spark.local.dir), and that "
+            "replicas can be reached: the engine goes on by itself."
+        )
+
+
+class DrillFailed(SlipstreamError):
+    """A recovery cannot be rehearsed."""
+
+    def __init__(self, store: str, why: str) -> None:
+        super().__init__(f"there is nothing to rehearse on the store '{store}': {why}. Run the app first.")
+
+
+class DamagedDocument(SlipstreamError):
+    """A small file of a store is not what was written, and neither is its copy."""
+
+    def __init__(self, store: str, name: str, problem: str) -> None:
+        self.name, self.problem = name, problem
+        super().__init__(
+            f"the store '{store}': {problem}. `slipstream fsck {store} --repair` puts it back from a replica; "
+            "`slipstream recover --plan` says what a start would do."
+        )
+
+
+class DamagedLineage(SlipstreamError):
+    """The lineage of a store does not fit together."""
+
+
 class UnknownEpoch(SlipstreamError):
     """A point in time or an epoch that the store cannot show."""
 
@@ -343,6 +443,18 @@ class EpochFailed(SlipstreamError):
         super().__init__(
             f"epoch {epoch} failed{where}; the app stays at epoch {frontier} and nothing is lost. Mend what the cause "
             f"below names and run again: the same input is taken again.\n{told}"
+        )
+
+
+class CannotHeal(SlipstreamError):
+    """An epoch needs a layer that is damaged, and it cannot be replaced from a replica. why: if not for lack of one."""
+
+    def __init__(self, frontier: int, damage: str, why: str | None = None) -> None:
+        healing = "No replica has a copy of it." if why is None else f"It could not be replaced: {why}"
+        super().__init__(
+            f"epoch {frontier + 1} cannot be computed; the app stays at epoch {frontier}. {damage} {healing} "
+            "`slipstream fsck STORE` says what else is damaged, `slipstream fsck STORE --repair` mends what it can, "
+            "and `slipstream run FILE.py --rebuild VIEW` computes a view again from its input."
         )
 
 
@@ -396,17 +508,20 @@ class ViewChanged(SlipstreamError):
     def __init__(
         self,
         store: str,
-        changed: Iterable[str],
+        changed: Mapping[str, Iterable[str]],
         added: Iterable[str],
         readers: Iterable[str],
         reused: Iterable[str],
     ) -> None:
+        """changed: what is known of why, for each view that means something else."""
+        reasons = {name: "; ".join(changed[name]) for name in sorted(changed)}
+        told = ", ".join(f"'{name}' ({why})" if why else f"'{name}'" for name, why in reasons.items())
         options = " ".join(f"--rebuild {name}" for name in sorted({*changed, *added}))
         super().__init__(
-            f"the store '{store}' was computed with other queries. Changed: {listed(changed)}; new: {listed(added)}; "
+            f"the store '{store}' was computed with other queries. Changed: {told or 'none'}; new: {listed(added)}; "
             f"views that read these: {listed(readers)}; unchanged, and going on: {listed(reused)}. State of one query "
-            "is never used for another: restore the query, or compute all but the unchanged from their inputs, which "
-            f"must still be there, with `slipstream run FILE.py {options}`."
+            "is never used for another: restore what changed, or compute all but the unchanged from their inputs, "
+            f"which must still be there, with `slipstream run FILE.py {options}`."
         )
 
 
@@ -464,9 +579,31 @@ class DamagedObject(SlipstreamError):
     """An object of a replica is not what was written."""
 
     def __init__(self, replica: str, name: str, what: str) -> None:
+        self.problem = what
         super().__init__(
             f"replica '{replica}': the object {name} is damaged: {what}. Recover from another replica, or let the "
             "running app write this one anew; `slipstream fsck` says what else is wrong."
+        )
+
+
+class OtherReplica(SlipstreamError):
+    """A replica holds the copies of another app."""
+
+    def __init__(self, replica: str, app: str, app_id: str, our_app: str, our_id: str) -> None:
+        super().__init__(
+            f"replica '{replica}' belongs to the app '{app}' ({app_id}), and this is the app '{our_app}' ({our_id}). "
+            "Nothing was written or deleted there. Give each app replicas of its own (App(..., replicas=[URL])). If "
+            f"this is to be the app '{app}' on another store, recover that store from the replica first."
+        )
+
+
+class ReplicaTrouble(SlipstreamError):
+    """An operation on a replica failed; it is tried again."""
+
+    def __init__(self, replica: str, operation: str, cause: str) -> None:
+        super().__init__(
+            f"replica '{replica}': {operation} failed ({cause}). It is tried again by itself; see to the storage if "
+            "that goes on."
         )
 
 
@@ -505,6 +642,25 @@ class CannotRecover(SlipstreamError):
             "never started from nothing where something was expected. Bring a replica back, or put the store's folder "
             "back; `slipstream fsck` says what is there. To begin again from the input, give the app a new store and "
             "new replicas."
+        )
+
+
+class WouldLose(SlipstreamError):
+    """A start could only go on from an epoch behind what was promised."""
+
+    def __init__(
+        self, store: str, epoch: int, reasons: Iterable[str], lost: Iterable[str], heard: Iterable[str]
+    ) -> None:
+        self.epoch = epoch
+        given_up = "; ".join(lost)
+        needed = f" Epochs after it took this input: {given_up}." if given_up else ""
+        super().__init__(
+            f"the store '{store}' can go on from epoch {epoch} only: {'; '.join(reasons)}.{needed} Replicas: "
+            f"{'; '.join(heard) or 'no replica was named'}. Nothing was changed. Bring a replica or the store's folder "
+            "back, if there is another copy. To go on without it, from whatever input is still there, run the app with "
+            "`slipstream run FILE.py --accept-loss`; where layers of one view are all that is missing, compute that "
+            "view anew with `slipstream run FILE.py --rebuild VIEW`. `slipstream recover --plan` says what a start "
+            "would do."
         )
 
 

@@ -8,10 +8,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from slipstream.dataflow.graph import Step
 from slipstream.epoch import SMALL, Looks, Seen, Stillness, Template, advise
 from slipstream.plan import (
+    TIME_ZONE,
     Builder,
     Catalyst,
     Commons,
@@ -19,11 +21,18 @@ from slipstream.plan import (
     Counted,
     Delta,
     Leaf,
+    Meaning,
+    Meanings,
     Node,
+    TraceNames,
     ViewCompiler,
     Way,
     input_delta,
     maintainable,
+    mark_of,
+    of_source,
+    of_view,
+    session_settings,
 )
 from slipstream.settings import Settings
 from slipstream.sources import Source
@@ -35,7 +44,7 @@ _KEPT = 4
 
 @dataclass(frozen=True)
 class Declared:
-    """What plans are made of."""
+    """What plans are made of. known: the traces that views have in the store already, and go on with."""
 
     spark: SparkSession
     sources: Mapping[str, Source]
@@ -44,6 +53,7 @@ class Declared:
     placeholders: Mapping[str, DataFrame]
     shards: int
     settings: Settings
+    known: Mapping[str, Collection[str]]
 
 
 @dataclass(frozen=True)
@@ -220,8 +230,12 @@ def _compile(build: Builder, declared: Declared) -> tuple[list[Compiled], dict[s
             commons.count(plan, readers[name])
     inputs: dict[int, Delta] = {}
     leaves: dict[str, Leaf] = {}
+    session = _session(declared)
+    meanings = Meanings(catalyst, session)
     for name, source in declared.sources.items():
         if readers[name]:
+            meaning = _source_meaning(name, source, placeholders[name].schema, session)
+            meanings.know(catalyst.leaf_of(placeholders[name]), meaning)
             leaf, delta = input_delta(
                 build,
                 name,
@@ -230,6 +244,7 @@ def _compile(build: Builder, declared: Declared) -> tuple[list[Compiled], dict[s
                 source.changes.key,
                 source.order_fields,
                 source.can_reject,
+                TraceNames(name, {}).name("upsert", meaning),
             )
             leaves[name] = leaf
             if readers[name] > 1:
@@ -237,12 +252,27 @@ def _compile(build: Builder, declared: Declared) -> tuple[list[Compiled], dict[s
             inputs[catalyst.leaf_of(placeholders[name])] = delta
     compiled = []
     for name, frame in views.items():
-        compiler = ViewCompiler(build, name, inputs, commons)
+        compiler = ViewCompiler(build, name, inputs, commons, meanings, TraceNames(name, declared.known))
         view = compiler.compile(plans[name], frame.schema, readers[name], name in recomputed)
         compiled.append(view)
+        meanings.know(catalyst.leaf_of(placeholders[name]), of_view(name, view.meaning))
         if view.delta is not None:
             inputs[catalyst.leaf_of(placeholders[name])] = replace(view.delta, step=Step("View", name))
     return compiled, leaves
+
+
+def _session(declared: Declared) -> dict[str, str]:
+    """The settings of the session in which the views were written."""
+    written = [frame.sparkSession for frame in declared.views.values()]
+    return session_settings(written[0]) if written else {}
+
+
+def _source_meaning(name: str, source: Source, rows: StructType, session: Mapping[str, str]) -> Meaning:
+    changes = source.changes
+    orders = [field.dataType.simpleString() for field in source.order_fields]
+    columns = [(field.name, field.dataType.simpleString(), field.nullable, mark_of(field)) for field in rows]
+    zone = session.get(TIME_ZONE) if source.goes_by_zone else None
+    return of_source(name, columns, [changes.mode, *changes.key, *orders], zone)
 
 
 def _read_by_others(view: Compiled) -> tuple[Node, ...]:

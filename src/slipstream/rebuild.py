@@ -1,12 +1,15 @@
 """Changed views: what may go on, what must be computed anew, and computing it.
 
-State of one query is never used for another. A view whose query changed, or that is new on a store that has epochs,
-is an error unless its rebuilding was asked for; what reads such a view is rebuilt with it. Unchanged views go on.
+State of one query is never used for another. A view that means something else than it did, or that is new on a store
+that has epochs, is an error unless its rebuilding was asked for; what reads such a view is rebuilt with it. Unchanged
+views go on. What a view means is its query, the settings that the query goes by and the code of its functions
+(`plan/meaning.py`).
 
 A rebuild is one epoch in a store of its own, over all the input that was consumed so far, which the sources must still
 be able to give. All views are computed, because views share what they have in common, and then only the traces of
 those that are rebuilt take the place of the old ones, as flat layers up to the newest epoch: time travel in a rebuilt
-view begins there. A view that finds a shared trace elsewhere than before counts as changed. The catalog loses the
+view begins there. A trace that an unchanged view has too stays as it is: its name says that it holds the same. A view
+that keeps other traces than before, though nothing that it reads changed, counts as changed. The catalog loses the
 views before their traces are touched and has them again afterwards, so a rebuild that is cut short is asked for
 again, and nobody reads half of it.
 """
@@ -18,18 +21,19 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from slipstream.dataflow.task import EpochProperty
-from slipstream.durability.identity import owner_of
-from slipstream.durability.lineage import History
-from slipstream.durability.store import Claim
 from slipstream.epoch import Template
 from slipstream.errors import MissingLayer, UnknownView, ViewChanged
+from slipstream.plan import differences
 from slipstream.sources import Source
+from slipstream.store.catalog import Catalog, ViewEntry, owner_of
+from slipstream.store.layout import REBUILD
+from slipstream.store.lineage import History
+from slipstream.store.store import Claim
 from slipstream.trace import PLACES, LayerName, Span, as_flat, cover, layer_schema, list_layers, write_layer
 
 
@@ -43,22 +47,26 @@ class Rebuild:
 
 def plan_rebuild(
     store: str,
-    known: Mapping[str, Any],
-    declared: Mapping[str, Any],
+    known: Mapping[str, ViewEntry],
+    declared: Mapping[str, ViewEntry],
     inputs: Mapping[str, Iterable[str]],
     asked: Collection[str],
 ) -> Rebuild:
     """Compare the catalog's views with those declared; an error if one changed and its rebuilding was not asked for."""
-    own = {name: view for name, view in declared.items() if not (view.get("rejected") or view.get("late"))}
+    own = {name: view for name, view in declared.items() if view.role == "view"}
     for name in asked:
         if name not in own:
             raise UnknownView(name, own)
     added = {name for name in own if name not in known}
-    changed = {name for name in own if name in known and _meaning(known[name]) != _meaning(own[name])}
+    both = {name: (known[name], own[name]) for name in own if name in known}
+    changed = {name for name, (before, now) in both.items() if _meaning(before) != _meaning(now)}
     anew = with_readers(added | changed | set(asked), inputs)
+    changed |= {name for name in both.keys() - anew if known[name].traces != own[name].traces}
+    anew = with_readers(anew | changed, inputs)
     reused = tuple(name for name in own if name not in anew)
     if not (added | changed) <= set(asked):
-        raise ViewChanged(store, changed, added, anew - changed - added, reused)
+        reasons = {name: differences(*both[name]) for name in changed}
+        raise ViewChanged(store, reasons, added, anew - changed - added, reused)
     return Rebuild(tuple(name for name in own if name in anew), reused)
 
 
@@ -78,11 +86,13 @@ def carry_out(
     past: History,
     shards: int,
     rebuild: Rebuild,
-    traces: Iterable[str],
+    declared: Catalog,
     rejects: Mapping[str, pa.Schema],
 ) -> None:
-    """Compute everything anew with the app's template, and put the traces of the rebuilt views in place."""
-    root, scratch = claim.store.root, claim.store.root / ".rebuild"
+    """Compute everything anew with the app's template, and put the traces of the rebuilt views in place. declared: the
+    catalog as it is to be.
+    """
+    root, scratch = claim.store.root, claim.store.root / f"{REBUILD}-{claim.incarnation}"
     shutil.rmtree(scratch, ignore_errors=True)
     frames = {}
     for name, source in sources.items():
@@ -90,14 +100,22 @@ def carry_out(
         if ranges:
             frames[name] = reduce(DataFrame.unionByName, ranges)
     template.run(spark, frames, EpochProperty(str(scratch), 1, claim.incarnation, shards))
-    catalog = claim.store.catalog()
-    left = {name: view for name, view in catalog["views"].items() if name not in rebuild.views}
-    claim.store.write_catalog({**catalog, "views": left})
-    for trace in sorted(traces):
-        if owner_of(trace) in rebuild.views or not _whole(root / trace, past.frontier):
+    left = claim.store.catalog().without(set(rebuild.views))
+    claim.write_catalog(left)
+    traces = declared.traces()
+    stay = Catalog(views={name: left.views[name] for name in rebuild.reused}).traces()
+    for trace in traces:
+        replaced = owner_of(trace) in rebuild.views and trace not in stay
+        if replaced or not _whole(root / trace, past.frontier):
+            claim.check_ours()
             shutil.rmtree(root / trace, ignore_errors=True)
             for layer in list_layers(scratch / trace):
                 as_flat(scratch / trace, layer, root / trace, past.frontier)
+    for name in rebuild.views:
+        for folder in (root / "traces" / name).glob("*"):
+            if f"traces/{name}/{folder.name}" not in (*traces, *stay):
+                claim.check_ours()
+                shutil.rmtree(folder)
     for trace, schema in rejects.items():
         if not _whole(root / trace, past.frontier):  # of a source that no view has read before
             (root / trace).mkdir(parents=True, exist_ok=True)
@@ -113,5 +131,6 @@ def _whole(directory: Path, epoch: int) -> bool:
         return False
 
 
-def _meaning(view: Mapping[str, Any]) -> tuple[str, list[str], list[str]]:
-    return view["fingerprint"], view["contents"]["columns"], view["traces"]
+def _meaning(view: ViewEntry) -> tuple[str, list[str]]:
+    """What a view's own query means, and where its columns are found. Its traces say what it reads, too."""
+    return view.fingerprint, view.contents["columns"]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from slipstream.durations import seconds
 from slipstream.errors import BadDurability, BadDuration
@@ -54,13 +55,17 @@ class History:
         return History(seconds=seconds(said))
 
     def keep_from(self, computed: int, now: float, clocks: Sequence[tuple[float, int]]) -> int:
-        """The oldest epoch to keep, given when epochs were computed (time, epoch), oldest first."""
+        """The oldest epoch to keep, given when epochs were computed (time, epoch), oldest first. Some may be left out:
+        then a little more is kept.
+        """
         if self.epochs is not None:
             return max(0, computed - self.epochs)
         if self.seconds is None:
             return 0
         at = bisect_left(clocks, (now - self.seconds, 0))
-        return clocks[at][1] - 1 if at < len(clocks) else computed
+        if at == 0:
+            return max(0, clocks[0][1] - 1) if clocks else computed
+        return clocks[at - 1][1]
 
 
 _SIZES = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
@@ -103,11 +108,19 @@ class Exposure:
 
 @dataclass(frozen=True)
 class Durability:
-    """Where copies go, how many make an epoch safe, and how far the computation may run ahead of that."""
+    """Where copies go, how many make an epoch safe, and how far the computation may run ahead of that. read_only: what
+    is there is used, and nothing is written there.
+    """
 
     replicas: tuple[str, ...] = ()
     safe_on: int = 1
     max_unsafe: Exposure = Exposure()
+    read_only: bool = False
+
+    @property
+    def written(self) -> tuple[str, ...]:
+        """The replicas that are kept up to date."""
+        return () if self.read_only else self.replicas
 
     def __post_init__(self) -> None:
         if len(set(self.replicas)) < len(self.replicas):
@@ -122,14 +135,27 @@ class Durability:
 
 
 @dataclass(frozen=True)
+class Declaration:
+    """Which app a file declares, and where it keeps what."""
+
+    app: str
+    store: Path
+    durability: Durability
+
+
+@dataclass(frozen=True)
 class Starting:
     """What the one who starts an app, rather than the one who wrote it, wants of this start.
 
     takeover: take the store from an engine that holds it and does not answer. rebuild: views to compute anew.
+    accept_loss: go back behind what was once called safe, if there is no other way. declared: is told what an app
+    declares before anything is opened, and says what to open instead.
     """
 
     takeover: bool = False
     rebuild: tuple[str, ...] = ()
+    accept_loss: bool = False
+    declared: Callable[[Declaration], Declaration] = lambda declaration: declaration
 
 
 _PLAINLY = Starting()

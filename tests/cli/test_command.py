@@ -21,9 +21,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from slipstream.cli.query import answer
-from slipstream.durability.lineage import read_history
-from slipstream.durability.store import Store
 from slipstream.errors import QueryFailed, UnknownView
+from slipstream.store.disk import LocalDisk
+from slipstream.store.lineage import computed_frontier
+from slipstream.store.store import Store, claim_store
 from slipstream.version import __version__
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -81,7 +82,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
         lines = wait_for(first, '"epoch": 1')
         os.killpg(first.pid, signal.SIGINT)
         interrupted = finished(first, lines)
-    computed = read_history(folder / "store").frontier
+    computed = computed_frontier(LocalDisk(folder / "store"))
     with started(folder, "run", "shop.py") as second:
         lines = wait_for(second, "caught up")
         meanwhile = run(folder, "query", "store", "SELECT * FROM leaders", "--as-of", "1", "--json")
@@ -136,7 +137,7 @@ def test_ctrl_c_finishes_the_epoch_in_hand(made: Made) -> None:
     assert [each["epoch"] for each in epochs] == list(range(1, made.computed + 1))
     assert last["summary"]["computed"] == made.computed < FILES
     assert epochs[0]["rejected"] == {"orders": 1}
-    assert "dropped" not in (made.folder / "store" / "lineage" / "1.jsonl").read_text()
+    assert "dropped" not in (made.folder / "store" / "lineage" / "1.log").read_text()
 
 
 def test_a_restart_goes_on_and_sigterm_stops_it(made: Made) -> None:
@@ -197,18 +198,20 @@ def test_an_error_is_one_message_without_a_traceback(made: Made, tmp_path: Path)
     done = run(made.folder, "status", str(tmp_path))
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith(f"error: '{tmp_path}' is not a Slipstream store")
-    claim = Store.claim(made.folder / "store", "shop")
+    claim = claim_store(Store.at(made.folder / "store"), "shop")
     done = run(made.folder, "run", "shop.py")
     claim.release()
     assert done.returncode == 1
-    assert done.stderr.startswith("error: shop.py, line 5: the store 'store' is in use by process ")
+    assert done.stderr.startswith(
+        f"error: shop.py, line 5: the store '{made.folder / 'store'}' is in use by process "
+    )
     assert "Traceback" not in done.stderr
 
 
 def test_the_version_and_help_with_an_example_for_every_verb() -> None:
     here = Path(__file__).parent
     assert run(here, "--version").stdout == f"slipstream {__version__}\n"
-    for verb in ("run", "status", "query", "explain"):
+    for verb in ("run", "status", "query", "explain", "recover", "drill", "fsck"):
         assert f"Example: slipstream {verb} " in run(here, verb, "--help").stdout
 
 

@@ -16,6 +16,7 @@ from slipstream.cli.running import Signals, run_app
 class App:
     stopped = threading.Event()
     def on_epoch(self, listener): ...
+    def on_notice(self, listener): self.notice = listener
     def stop(self): self.stopped.set()
     def run(self, until):
         print("running", flush=True)
@@ -72,3 +73,13 @@ def test_a_failure_of_the_engine_is_raised() -> None:
     _, err = process.communicate(timeout=60)
     assert process.returncode == 1
     assert err.endswith("RuntimeError: broken engine\n")
+
+
+def test_what_the_engine_waits_for_is_said() -> None:
+    process = started("self.notice('waiting: the disk is full'); self.notice('going on')")
+    with process:  # some of its output may have been read ahead: `communicate` would miss that
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.read() == "summary\n"
+        assert process.stderr.read() == "waiting: the disk is full\ngoing on\n"
+    assert process.returncode == 0

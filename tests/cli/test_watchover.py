@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import pytest
+
 from slipstream.cli.heartbeat import Beat, State
 from slipstream.cli.watchover import (
     Instruction,
@@ -183,6 +185,68 @@ def test_who_is_killed_for_silence_without_progress_gets_twice_as_long() -> None
     tale.look()
     tale.run(3, 5, 6)
     assert unsaid(tale.silence(11)) == [Kill(3)], "with progress, the old limit holds again"
+
+
+def lives(policy: Policy, epoch_seconds: float, within: int = 4 * 3600) -> tuple[int, Tale]:
+    """Supervise engines whose one epoch takes so long, and is silent all the while; how many it took until it was
+    through, or until the supervisor gave up.
+    """
+    tale = Tale(policy)
+    number, age, waited = 1, 0, 0
+    while waited < within:
+        waited += 1
+        age += 1
+        if age == 5:
+            done = tale.beat(number, "running", 7)
+        elif age > 5 + epoch_seconds:
+            tale.beat(number, "running", 8)
+            return number, tale
+        else:
+            done = tale.look()
+        if Kill(number) in done:
+            done = tale.end(number, -9)
+        for each in done:
+            match each:
+                case Start(started):
+                    number, age = started, 0
+                case Leave():
+                    return number, tale
+    raise AssertionError("neither through nor given up")
+
+
+@pytest.mark.parametrize(
+    ("stuck_after", "epoch", "engines"), [(60, 70, 2), (30, 70, 3), (120, 150, 2), (60, 600, 5)]
+)
+def test_an_epoch_that_is_longer_than_the_patience_gets_through_in_the_end(
+    stuck_after: float, epoch: float, engines: int
+) -> None:
+    number, tale = lives(Policy(stuck_after=stuck_after), epoch)
+    assert (number, tale.watch.patience, tale.watch.failures) == (engines, 1, 0)
+
+
+@pytest.mark.parametrize("stuck_after", [10, 60, 120])
+def test_an_engine_that_is_stuck_each_time_is_given_up(stuck_after: float) -> None:
+    number, tale = lives(Policy(stuck_after=stuck_after), epoch_seconds=float("inf"))
+    assert number == 6
+    assert isinstance(tale.done[-1], Leave)
+
+
+def test_an_engine_that_beats_while_it_holds_input_is_left_alone() -> None:
+    tale = Tale(Policy(stuck_after=60))
+    tale.run(1, 7)
+    assert [each for _ in range(600) for each in tale.run(1, 7)] == []
+    assert tale.watch.engine is not None
+    assert tale.watch.engine.ran == 600
+
+
+def test_silence_counts_as_running_once_it_is_over() -> None:
+    tale = Tale()
+    tale.run(1, 5)
+    tale.silence(8)
+    assert tale.watch.engine is not None
+    assert tale.watch.engine.ran == 0
+    tale.run(1, 5)
+    assert tale.watch.engine.ran == 9
 
 
 def test_time_in_which_the_supervisor_did_not_run_does_not_count() -> None:

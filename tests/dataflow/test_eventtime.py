@@ -37,7 +37,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], tuple[Path, Ru
     """Runs epochs of an operator: its rows, with the watermark of the epoch and of the one before, in minutes."""
 
     def made() -> tuple[Path, Run]:
-        root = tmp_path_factory.mktemp("store")
+        root = tmp_path_factory.mktemp("store") / "view"
         seen: list[float | None] = [None]
 
         def epoch(operator: Any, rows: list[dict[str, Any]], mark: float | None) -> list[dict[str, Any]]:

@@ -131,7 +131,7 @@ def test_another_order_of_arrival_gives_the_same_bytes(
     operator = OPERATORS[name]
     digests = []
     for attempt in (0, 1):
-        root = tmp_path_factory.mktemp(name)
+        root = tmp_path_factory.mktemp(name) / "view"
         for number, rows in enumerate(epochs, start=1):
             arrived = list(rows)
             if attempt:
@@ -163,7 +163,7 @@ def test_rows_that_each_task_adds_up_first_give_the_same_bytes(
     own = pa.schema([field for field in SUMMED if field.name not in ("side", "b0")])
     presum = Presum("left", 0, plain.summed, own)
     after = replace(plain, input=PRESUMMED, presummed=frozenset({0}))
-    roots = [tmp_path_factory.mktemp("join") for _ in range(2)]
+    roots = [tmp_path_factory.mktemp("join") / "view" for _ in range(2)]
     made = []
     for number, rows in enumerate(epochs, start=1):
         alone = run(plain, roots[0], number, batches(SUMMED, rows, 100))

@@ -5,7 +5,9 @@ The engine is one that computes nothing (`slipstream.testing.pretend`), so what 
 
 from __future__ import annotations
 
+import importlib
 import os
+import pkgutil
 import shutil
 import signal
 import subprocess
@@ -14,47 +16,61 @@ from pathlib import Path
 
 import pytest
 
-from slipstream.crashing import VARIABLE
-from slipstream.durability.board import Board
-from slipstream.durability.follower import Follower
+import slipstream
+from slipstream.crashing import POINTS, VARIABLE
 from slipstream.durability.fsck import check_replica, check_store
-from slipstream.durability.restore import recover
 from slipstream.testing.pretend import BAG, KEYED, Pretend, contents, expected
+
+AT_WORK = [
+    ("replica.before_claim", 1),
+    ("replica.after_claim", 1),
+    ("replica.before_lineage", 2),
+    ("replica.after_lineage", 2),
+    ("replica.before_upload", 3),
+    ("replica.after_upload", 3),
+    ("replica.before_commit", 2),
+    ("replica.after_commit", 2),
+    ("replica.before_discard", 1),
+    ("replica.after_discard", 2),
+    ("store.before_begin", 1),
+    ("store.after_begin", 1),
+]
+"""Points of an engine and its agent, and the how many-eth visit is fatal."""
+
+IN_A_RESTORE = ["restore.begun", "restore.fetched", "restore.before_done"]
+IN_A_TAKEOVER = "store.before_takeover"
+
+ELSEWHERE = ("epoch.", "layer.", "upkeep.", "store.before_claim", "store.after_claim", "store.in_discard")
+"""Points that are visited with Spark: tests/torture/test_crash_points.py."""
 
 REPLICATING = """
 import sys
 from pathlib import Path
-from slipstream.durability.agent import tend
-from slipstream.durability.board import Board
-from slipstream.durability.follower import Follower
 from slipstream.testing.pretend import Pretend
 
 folder = Path(sys.argv[1])
-url = f"file://{folder}/replica"
-engine = Pretend.on(folder / "store")
-board = Board(engine.root, engine.claim.incarnation, (url,))
-follower = Follower(engine.origin(), url, board)
+engine = Pretend.start(folder / "store", f"file://{folder}/replica")
+agent = engine.agent(f"file://{folder}/replica")
 for _ in range(12):
     word = engine.run(2)
-    board.tell(word)
-    tend(engine.root, word, board.barriers())
-    follower.step()
+    agent.lineage()
+    agent.all(word)
 """
 
 RESTORING = """
 import sys
 from pathlib import Path
-from slipstream.durability.restore import recover
+from slipstream.testing.pretend import Pretend
 
 folder = Path(sys.argv[1])
-recover(folder / "store", "pretend", [f"file://{folder}/replica"], 1)
+Pretend.start(folder / "store", f"file://{folder}/replica")
 """
 
 TAKING_OVER = """
 import sys
-from slipstream.durability.store import Store
+from slipstream.store.store import Store, claim_store
 
-Store.claim(f"{sys.argv[1]}/store", "pretend", takeover=True)
+claim_store(Store.at(f"{sys.argv[1]}/store"), "pretend", takeover=True)
 """
 
 
@@ -73,12 +89,10 @@ def dies(script: str, folder: Path, point: str, times: int = 1) -> None:
 def goes_on(folder: Path) -> int:
     """A new engine goes on from where the store is, replicates, and store and replica are sound; its last epoch."""
     url = f"file://{folder}/replica"
-    engine = Pretend.on(folder / "store")
-    board = Board(engine.root, engine.claim.incarnation, (url,))
-    follower = Follower(engine.origin(), url, board)
+    engine = Pretend.start(folder / "store", url)
+    agent = engine.agent(url)
     for _ in range(2):
-        board.tell(engine.run(1))
-        follower.step()
+        agent.all(engine.run(1))
     engine.close()
     for trace in (BAG, KEYED):
         assert contents(engine.root, trace, engine.epoch) == expected(trace, engine.epoch)
@@ -88,38 +102,31 @@ def goes_on(folder: Path) -> int:
     return engine.epoch
 
 
-@pytest.mark.parametrize(
-    ("point", "times"),
-    [
-        ("replica.before_claim", 1),
-        ("replica.after_claim", 1),
-        ("replica.before_upload", 3),
-        ("replica.after_upload", 3),
-        ("replica.before_commit", 2),
-        ("replica.after_commit", 2),
-        ("replica.before_discard", 1),
-        ("replica.after_discard", 2),
-        ("store.before_begin", 1),
-        ("store.after_begin", 1),
-    ],
-)
+def test_every_point_has_a_case() -> None:
+    for module in pkgutil.walk_packages(slipstream.__path__, "slipstream."):
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
+    visited = {point for point, _ in AT_WORK} | set(IN_A_RESTORE) | {IN_A_TAKEOVER}
+    assert visited == {point for point in POINTS if not point.startswith(ELSEWHERE)}
+
+
+@pytest.mark.parametrize(("point", "times"), AT_WORK)
 def test_an_engine_that_dies_while_it_replicates(tmp_path: Path, point: str, times: int) -> None:
     dies(REPLICATING, tmp_path, point, times)
     goes_on(tmp_path)
 
 
-@pytest.mark.parametrize("point", ["restore.begun", "restore.fetched", "restore.before_done"])
+@pytest.mark.parametrize("point", IN_A_RESTORE)
 def test_a_restore_that_dies_is_done_again(tmp_path: Path, point: str) -> None:
     reached = goes_on(tmp_path)
     shutil.rmtree(tmp_path / "store")
     dies(RESTORING, tmp_path, point)
-    assert recover(tmp_path / "store", "pretend", [f"file://{tmp_path}/replica"], 1).epoch == reached
     assert goes_on(tmp_path) == reached + 2
 
 
 def test_a_takeover_that_dies_leaves_the_store_to_the_engine_that_has_it(tmp_path: Path) -> None:
     engine = Pretend.on(tmp_path / "store")
-    dies(TAKING_OVER, tmp_path, "store.before_takeover")
+    dies(TAKING_OVER, tmp_path, IN_A_TAKEOVER)
     assert not engine.claim.superseded
     engine.run(1)
     engine.close()

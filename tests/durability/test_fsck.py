@@ -1,51 +1,45 @@
-"""fsck and recover: what is wrong is found, named and healed; as functions, and as commands."""
+"""fsck: every damage is found and named, and what can be mended is; as functions."""
 
 from __future__ import annotations
 
-import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from slipstream.durability.agent import Agent, tend
-from slipstream.durability.board import Board, read_replication
-from slipstream.durability.checksum import read_sums
-from slipstream.durability.fsck import Finding, check_replica, check_store
-from slipstream.durability.inbox import newest_manifest
-from slipstream.durability.persist import Persister
-from slipstream.durability.replica import Replica
-from slipstream.durability.restore import recover_into
-from slipstream.errors import NotAReplica, OtherApp, StoreNotEmpty
-from slipstream.testing.pretend import BAG, KEYED, Pretend, contents, eventually, expected
+from slipstream.clock import ManualClock
+from slipstream.durability.checksum import sums_line
+from slipstream.durability.fsck import Checked, Finding, check_replica, check_store, repair
+from slipstream.durability.inbox import look
+from slipstream.errors import NotAReplica, NotAStore, ReplicaTrouble, StoreInUse
+from slipstream.store import chain, layout
+from slipstream.store.store import Store
+from slipstream.testing.damage import Intact, copied, damage, judge, unflushed
+from slipstream.testing.pretend import BAG, KEYED, Pretend, contents, expected
 from slipstream.trace import list_layers
+
+EPOCHS = 8
 
 
 @pytest.fixture(scope="module")
-def replicated(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a store and its replica, both of six epochs."""
-    folder = tmp_path_factory.mktemp("replicated")
-    engine = Pretend.on(folder / "store")
-    agent = Agent(engine.charge(f"file://{folder}/replica"))
-    word = engine.run(6)
-    try:
-        agent.tell(word)
-        assert eventually(lambda: read_replication(engine.root).persisted == 6)
-        assert eventually(lambda: [p.durable for p in read_replication(engine.root).replicas.values()] == [6])
-    finally:
-        agent.close()
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a store of two incarnations and its replica, both of eight epochs."""
+    folder = tmp_path_factory.mktemp("made")
+    url = f"file://{folder}/replica"
+    for upto in (5, EPOCHS):
+        engine = Pretend.start(folder / "store", url)
+        clock = ManualClock()
+        agent = engine.agent(url, clock=clock)
+        agent.all(engine.run(upto - engine.epoch))
+        clock.advance(2)
+        agent.lineage()
         engine.close()
-    Persister(engine.root, Board(engine.root, engine.claim.incarnation, ())).step(
-        word
-    )  # what was merged last
     return folder
 
 
 @pytest.fixture
-def folder(replicated: Path, tmp_path: Path) -> Path:
-    shutil.copytree(replicated, tmp_path / "copy")
+def folder(made: Path, tmp_path: Path) -> Path:
+    shutil.copytree(made, tmp_path / "copy")
     return tmp_path / "copy"
 
 
@@ -56,115 +50,209 @@ def flip(path: Path) -> None:
     path.write_bytes(body)
 
 
-def a_layer(folder: Path, trace: str) -> Path:
-    return folder / "store" / trace / list_layers(folder / "store" / trace)[0].filename
+def found(checked: Checked) -> dict[str, str]:
+    return {each.where: each.what for each in checked.findings}
 
 
 def test_a_sound_store_and_a_sound_replica(folder: Path) -> None:
     seen = check_store(folder / "store")
-    assert (seen.sound, seen.epoch, seen.recoverable) == (True, 6, 6)
-    assert sorted(read_sums(folder / "store")) == [1, 2, 3, 4, 5, 6]
+    assert (seen.findings, seen.epoch, seen.recoverable) == ((), EPOCHS, EPOCHS)
+    assert "what sources keep (sources/)" in seen.unchecked
     seen = check_replica(f"file://{folder}/replica")
-    assert (seen.sound, seen.epoch, seen.recoverable) == (True, 6, 6)
+    assert (seen.findings, seen.epoch, seen.recoverable) == ((), EPOCHS, EPOCHS)
+    assert seen.objects
 
 
 @pytest.mark.parametrize("trace", [BAG, KEYED])
-def test_a_flipped_bit_is_found_and_healed_from_a_replica(folder: Path, trace: str) -> None:
-    broken = a_layer(folder, trace)
-    flip(broken)
-    name = f"{trace}/{broken.name}"
-    wrong = Finding(name, "its checksum is not the one that was noted when it was written")
-    assert wrong in check_store(folder / "store").findings
-    seen = check_store(folder / "store", [f"file://{folder}/gone", f"file://{folder}/replica"])
-    assert seen.sound, seen.findings
-    assert seen.healed
-    for epoch in range(1, 7):
-        assert contents(folder / "store", BAG, epoch) == expected(BAG, epoch)
-    assert contents(folder / "store", KEYED, 6) == expected(KEYED, 6)
+def test_f4_a_flipped_bit_in_rows_is_found_and_repaired(folder: Path, trace: str) -> None:
+    store = folder / "store"
+    name = list_layers(store / trace)[0].filename
+    flip(store / trace / name)
+    assert f"{trace}/{name}" in found(check_store(store))
+    done = repair(store, [f"file://{folder}/gone", f"file://{folder}/replica"])
+    assert done.left.sound, done.left.findings
+    assert any("fetched from" in each or "dropped" in each for each in done.did)
+    for epoch in range(1, EPOCHS + 1):
+        assert contents(store, BAG, epoch) == expected(BAG, epoch)
+    assert contents(store, KEYED, EPOCHS) == expected(KEYED, EPOCHS)
 
 
-def test_an_agent_does_not_merge_a_damaged_layer_but_heals_it(folder: Path) -> None:
-    root = folder / "store"
-    engine = Pretend.on(root)
-    word = engine.run(3)
-    engine.close()
-    broken = a_layer(folder, KEYED)
-    flip(broken)
-    (said,) = tend(root, word, replicas=[f"file://{folder}/replica"])
-    assert said == (
-        f"The layer {KEYED}/{broken.name} is damaged: its checksum is not the one that was noted. It was replaced from "
-        "a replica."
-    )
-    assert tend(root, word, replicas=[f"file://{folder}/replica"]) == []
-    for trace in (BAG, KEYED):
-        assert contents(root, trace, 9) == expected(trace, 9)
-
-
-def test_a_missing_layer_is_a_gap(folder: Path) -> None:
-    shutil.rmtree(folder / "store" / KEYED)
+def test_f2_a_hole_in_the_lineage_is_found_and_repaired(folder: Path) -> None:
+    log = folder / "store" / layout.lineage_log(1)
+    lines = log.read_bytes().splitlines(keepends=True)
+    log.write_bytes(b"".join(lines[:4] + lines[5:]))
     seen = check_store(folder / "store")
+    assert "a line does not follow from the one before it" in found(seen)[layout.lineage_log(1)]
+    assert repair(folder / "store", []).refused is not None
+    done = repair(folder / "store", [f"file://{folder}/replica"])
+    assert done.left.sound
+    assert "lineage of incarnation 1 was fetched from replicas" in done.did
+
+
+def test_f15_documents_are_put_back_from_their_copies(folder: Path) -> None:
+    store = folder / "store"
+    (store / layout.CATALOG).write_bytes(b"")
+    flip(store / layout.copy_of(layout.FORMAT))
+    seen = found(check_store(store))
+    assert seen[layout.CATALOG] == "it is empty"
+    assert layout.copy_of(layout.FORMAT) in seen
+    done = repair(store, [])
+    assert done.left.sound
+    assert {f"{layout.CATALOG} was put back", f"{layout.copy_of(layout.FORMAT)} was put back"} <= set(
+        done.did
+    )
+
+
+def test_what_nobody_has_is_to_be_computed_anew(folder: Path) -> None:
+    store = folder / "store"
+    shutil.rmtree(store / BAG)
+    seen = check_store(store)
     assert seen.recoverable == 0
-    (gap,) = seen.findings
-    assert gap.what == f"The trace in '{KEYED}' has no layer for epochs 1 to 6 in the places 0 to 2147483648"
+    assert found(seen)[BAG].startswith(f"The trace in '{BAG}' has no layer for epochs 1 to 8")
+    before = sorted(store.rglob("*"))
+    done = repair(store, [])
+    assert done.rebuild == ("events",)
+    assert done.commands == ("slipstream run FILE.py --rebuild events",)
+    assert done.refused is not None
+    assert sorted(store.rglob("*")) == before
+
+
+def test_a_repair_never_steps_back(tmp_path: Path) -> None:
+    engine = Pretend.start(tmp_path / "store")
+    engine.run(3)
+    engine.close()
+    for name in list_layers(engine.root / KEYED):
+        if name.hi == 3:
+            (engine.root / KEYED / name.filename).unlink()
+    done = repair(engine.root, [])
+    assert done.refused == "a start would step back to epoch 2"
+    assert done.rebuild == ("totals",)
+
+
+def test_a_repair_leaves_a_store_alone_that_is_in_use(folder: Path) -> None:
+    engine = Pretend.start(folder / "store")
+    flip(folder / "store" / layout.copy_of(layout.FORMAT))
+    with pytest.raises(StoreInUse):
+        repair(folder / "store", [])
+    engine.close()
 
 
 def test_rows_that_do_not_add_up_are_found_by_the_epoch_checksum(folder: Path) -> None:
     """Layers that are sound in themselves."""
-    sums = folder / "store" / "sums.jsonl"
-    lines = [json.loads(line) for line in sums.read_text().splitlines()]
-    lines[2]["sums"][BAG] = f"{int(lines[2]['sums'][BAG], 16) ^ 1:x}"
-    sums.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    assert check_store(folder / "store").findings == (
-        Finding(BAG, "its rows do not add up to the epoch checksums"),
+    _, line = sums_line(chain.START, EPOCHS, {BAG: 7})
+    (folder / "store" / layout.sums_log(2)).write_bytes(line)
+    assert Finding(BAG, f"its rows as of epoch {EPOCHS} do not add up to the epoch checksums") in (
+        check_store(folder / "store").findings
     )
 
 
-def test_a_damaged_object_of_a_replica_is_named(folder: Path) -> None:
-    manifest = newest_manifest(Replica(f"file://{folder}/replica"))
-    assert manifest is not None
-    broken = folder / "replica" / next(name for name in manifest.objects if name.startswith("data"))
-    flip(broken)
-    seen = check_replica(f"file://{folder}/replica")
-    assert seen.findings == (Finding(f"data/{broken.name}", "its contents are not those that were written"),)
+def test_what_is_only_worth_knowing_is_told(folder: Path) -> None:
+    store = folder / "store"
+    (store / "stray.txt").write_text("hello")
+    log = store / layout.lineage_log(2)
+    log.write_bytes(log.read_bytes() + b"half a li")
+    seen = check_store(store)
+    assert seen.sound
+    told = {each.where: each.what for each in seen.told}
+    assert told["stray.txt"] == "it is nobody's"
+    assert told[layout.lineage_log(2)].startswith("the last line is cut short")
+    assert str(store) not in told
+    store.chmod(0o755)
+    told = {each.where: each.what for each in check_store(store).told}
+    assert told[str(store)] == "it may be read by others than its owner"
+
+
+def test_a_layer_that_is_whole_and_not_its_epochs_is_found(folder: Path) -> None:
+    """Of another store of the same app, which computed the epoch from other input."""
+    engine = Pretend.start(folder / "store")
+    engine.run(1)
+    mine = {path: path.read_bytes() for path in engine.root.rglob("*.arrow")}
+    engine.window = 1
+    engine.write(EPOCHS + 1)
+    changed = [path for path, body in mine.items() if path.exists() and path.read_bytes() != body]
+    engine.close()
+    assert changed
+    seen = found(check_store(folder / "store"))
+    for path in changed:
+        where = str(path.relative_to(engine.root))
+        assert seen[where] == "it is whole, and not what the record of its epoch names"
+
+
+def test_f3_a_damaged_commit_of_a_replica_is_named(folder: Path) -> None:
+    url = f"file://{folder}/replica"
+    name = look(url).commits[0].name.object
+    path = folder / "replica" / name
+    path.write_bytes(path.read_bytes()[:100])
+    assert found(check_replica(url))[name] == "it is damaged"
+
+
+def test_a_commit_of_which_one_copy_is_damaged_is_told_and_still_counts(folder: Path) -> None:
+    url = f"file://{folder}/replica"
+    name = look(url).commits[0].name.object
+    path = folder / "replica" / name
+    body = bytearray(path.read_bytes())
+    body[50] ^= 1
+    path.write_bytes(body)
+    seen = check_replica(url)
+    assert seen.findings == (Finding(name, "one of its two copies is damaged"),)
+    assert seen.recoverable == EPOCHS
+
+
+def test_objects_of_every_kept_commit_are_looked_at(folder: Path) -> None:
+    url = f"file://{folder}/replica"
+    newest, *older = [commit.manifest for commit in look(url).commits]
+    assert newest is not None
+    only_older = {name for each in older if each is not None for name in each.objects} - set(newest.objects)
+    name = next(name for name in sorted(only_older) if name.startswith("data"))
+    flip(folder / "replica" / name)
+    assert found(check_replica(url))[name] == "its contents are not those that were written"
+
+
+def test_what_is_no_store_or_replica_is_said_to_be_none(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(NotAReplica, match="it has no commit"):
         check_replica(f"file://{folder}/nothing")
+    with pytest.raises(ReplicaTrouble):
+        check_replica(f"faulty+file://{folder}/replica?lost=1")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(NotAStore):
+        check_store(tmp_path / "empty")
 
 
-def test_recovering_into_a_new_folder(folder: Path, tmp_path: Path) -> None:
-    new = tmp_path / "new"
-    recover_into(folder / "store", f"file://{folder}/replica", new)
-    assert check_store(new).sound
-    again = Pretend.on(new)
-    assert (again.epoch, again.claim.incarnation) == (6, 2)
-    again.run()
-    again.close()
-    assert contents(new, BAG, 7) == expected(BAG, 7)
-    with pytest.raises(StoreNotEmpty, match="recovered into a new folder"):
-        recover_into(folder / "store", f"file://{folder}/replica", new)
-    (folder / "store" / "format.json").write_text('{"format": 1, "app": "other"}')
-    with pytest.raises(OtherApp, match="belongs to the app 'pretend', not to 'other'"):
-        recover_into(folder / "store", f"file://{folder}/replica", tmp_path / "third")
+def test_whatever_is_called_sound_a_start_makes_right(made: Path, tmp_path: Path) -> None:
+    """Of random damages to a store, each is found, or does no harm."""
+    intact = Intact.of(made / "store", made / "replica", tmp_path / "intact")
+    sound = 0
+    with unflushed():
+        for seed in range(150):
+            case, harm = damage(intact, seed)
+            if not case.place.startswith("store"):
+                continue
+            copied(intact.folder, tmp_path / "case")
+            harm(tmp_path / "case")
+            if check_store(tmp_path / "case" / "store").sound:
+                sound += 1
+                verdict = judge(intact, case, harm, tmp_path / "case")
+                assert verdict.verdict in ("right", "stepped back"), verdict
+    assert sound < 20
 
 
-def command(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "slipstream.cli", *arguments], capture_output=True, text=True, timeout=300
-    )
+def test_whatever_is_called_sound_a_replica_gives_back(made: Path, tmp_path: Path) -> None:
+    intact = Intact.of(made / "store", made / "replica", tmp_path / "intact")
+    with unflushed():
+        for seed in range(150):
+            case, harm = damage(intact, seed)
+            if case.place != "replica, store gone":
+                continue
+            copied(intact.folder, tmp_path / "case")
+            harm(tmp_path / "case")
+            if check_replica(f"file://{tmp_path}/case/replica").sound:
+                verdict = judge(intact, case, harm, tmp_path / "case")
+                assert verdict.verdict == "right", verdict
 
 
-def test_the_commands(folder: Path, tmp_path: Path) -> None:
-    store, replica, new = str(folder / "store"), f"file://{folder}/replica", str(tmp_path / "new")
-    done = command("recover", store, "--from", replica, "--to", new, "--json")
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["epoch"] == 6
-    done = command("fsck", new)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.endswith(": sound\n")
-    flip(a_layer(folder, BAG))
-    done = command("fsck", store, "--json")
-    assert done.returncode == 2
-    assert not json.loads(done.stdout)["sound"]
-    done = command("fsck", store, "--heal-from", replica)
-    assert done.returncode == 0, done.stdout
-    assert done.stdout.startswith("healed: ")
-    assert command("fsck", replica, "--json").returncode == 0
+def test_nothing_is_changed_by_looking(folder: Path) -> None:
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    check_store(folder / "store")
+    check_replica(f"file://{folder}/replica")
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+    assert Store.at(folder / "store").last_incarnation() == 2

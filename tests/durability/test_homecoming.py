@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from slipstream.clock import ManualClock
 from slipstream.durability import inbox, restore
-from slipstream.durability.agent import Agent, tend
+from slipstream.durability.agent import Agent
 from slipstream.durability.board import Board, read_replication
-from slipstream.durability.follower import Follower
+from slipstream.durability.checksum import sums_line
 from slipstream.durability.fsck import check_store
-from slipstream.durability.homecoming import Homecoming, all_home, away_in
+from slipstream.durability.homecoming import Homecoming, all_home, listed_away
 from slipstream.durability.inbox import newest_manifest
 from slipstream.durability.replica import Replica
+from slipstream.durability.start import recover_into
+from slipstream.durability.work import LocalWork
 from slipstream.errors import DamagedObject, LayerAway
+from slipstream.store import chain
+from slipstream.store.layout import AWAY, sums_log
+from slipstream.store.store import Store
 from slipstream.testing.pretend import BAG, KEYED, Pretend, contents, eventually, expected
 from slipstream.trace import is_away, list_layers
 
@@ -26,30 +33,32 @@ EPOCHS = 6
 @pytest.fixture
 def url(tmp_path: Path) -> str:
     """A replica of a store that is gone."""
-    pretend = Pretend.on(tmp_path / "lost")
     replica = f"file://{tmp_path}/replica"
-    agent = Agent(pretend.charge(replica))
-    agent.tell(pretend.run(EPOCHS))
-
-    def there() -> bool:
-        manifest = newest_manifest(Replica(replica))
-        return manifest is not None and manifest.epoch == EPOCHS
-
-    assert eventually(there)
-    agent.close()
-    pretend.close()
+    engine = Pretend.start(tmp_path / "lost", replica)
+    agent = engine.agent(replica)
+    agent.hear(engine.run(EPOCHS))
+    agent.follow()
+    engine.close()
     shutil.rmtree(tmp_path / "lost")
+    manifest = newest_manifest(Replica(replica))
+    assert manifest is not None
+    assert manifest.epoch == EPOCHS
     return replica
 
 
 @pytest.fixture
-def store(tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A store restored from it, in which no layer that has rows is at home."""
+def engine(tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pretend]:
+    """An engine on a store restored from it, in which no layer that has rows is at home."""
     monkeypatch.setattr(restore, "LARGE", 1)
     monkeypatch.setattr(inbox, "_PAUSES", ())
-    root = tmp_path / "store"
-    assert restore.recover(root, "pretend", [url], 1).epoch == EPOCHS
-    return root
+    running = Pretend.start(tmp_path / "store", url)
+    yield running
+    running.close()
+
+
+def homecoming(store: Store) -> Homecoming:
+    board = Board(store, store.last_incarnation(), ())
+    return Homecoming(store, board=board, work=LocalWork(store), objects=Replica, clock=ManualClock())
 
 
 def notes(root: Path) -> list[Path]:
@@ -57,92 +66,107 @@ def notes(root: Path) -> list[Path]:
     return [path for path in layers if is_away(path)]
 
 
-def test_what_is_read_is_brought_and_nothing_else(store: Path) -> None:
-    assert away_in(store) == {BAG, KEYED}
-    assert len(notes(store)) == len(json.loads((store / "away.json").read_text())["layers"])
-    before = notes(store)
-    assert contents(store, BAG, EPOCHS) == expected(BAG, EPOCHS)
-    brought = set(before) - set(notes(store))
+def test_what_is_read_is_brought_and_nothing_else(engine: Pretend) -> None:
+    root = engine.root
+    epoch, away = listed_away(engine.store)
+    assert (epoch, len(away)) == (EPOCHS, len(notes(root)))
+    before = notes(root)
+    assert contents(root, BAG, EPOCHS) == expected(BAG, EPOCHS)
+    brought = set(before) - set(notes(root))
     assert brought
-    assert {str(path.parent.relative_to(store)) for path in brought} == {BAG}
-    assert contents(store, KEYED, EPOCHS) == expected(KEYED, EPOCHS)
+    assert {str(path.parent.relative_to(root)) for path in brought} == {BAG}
+    assert contents(root, KEYED, EPOCHS) == expected(KEYED, EPOCHS)
 
 
-def test_the_agent_brings_everything_and_then_merges(store: Path, url: str) -> None:
-    pretend = Pretend.on(store)
-    agent = Agent(pretend.charge(url))
-    assert eventually(lambda: all_home(store))
-    assert not notes(store)
-    agent.tell(pretend.run(10))
-    assert eventually(lambda: len(list_layers(store / KEYED)) < 2 * (EPOCHS + 10))
+def test_the_agent_brings_everything_and_then_merges(engine: Pretend, url: str) -> None:
+    root = engine.root
+    agent = Agent(engine.charge(url))
+    assert eventually(lambda: all_home(engine.store.disk))
+    assert not notes(root)
+    agent.tell(engine.run(10))
+    assert eventually(lambda: len(list_layers(root / KEYED)) < 2 * (EPOCHS + 10))
     agent.close()
-    pretend.close()
+    engine.close()
     for trace in (BAG, KEYED):
-        assert contents(store, trace, EPOCHS + 10) == expected(trace, EPOCHS + 10)
-    assert check_store(store).sound
-    assert read_replication(store).damage is None
+        assert contents(root, trace, EPOCHS + 10) == expected(trace, EPOCHS + 10)
+    assert check_store(root).sound
+    assert read_replication(engine.store.disk).damage is None
 
 
-def test_a_trace_is_not_merged_while_layers_of_it_are_elsewhere(store: Path) -> None:
-    pretend = Pretend.on(store)
-    before = list_layers(store / KEYED)
-    tend(store, pretend.run(20))
-    assert set(before) < set(list_layers(store / KEYED))
-    assert notes(store)
-    Homecoming(store, Board(store, 1, ())).step()
-    tend(store, pretend.run(1))
-    assert not set(before) <= set(list_layers(store / KEYED))
-    pretend.close()
+def test_a_trace_is_not_merged_while_layers_of_it_are_elsewhere(engine: Pretend) -> None:
+    root = engine.root
+    before = list_layers(root / KEYED)
+    agent = engine.agent()
+    agent.all(engine.run(20))
+    assert set(before) <= set(list_layers(root / KEYED))
+    homecoming(engine.store).step()
+    assert not notes(root)
+    agent.all(engine.run(1))
+    assert not set(before) <= set(list_layers(root / KEYED))
 
 
-def test_nothing_is_deleted_on_a_replica_that_a_note_may_point_to(store: Path, url: str) -> None:
-    pointed = {json.loads(path.read_bytes())["object"] for path in notes(store)}
-    pretend = Pretend.on(store)
-    board = Board(store, pretend.claim.incarnation, (url,))
-    follower = Follower(pretend.origin(), url, board)
-    for _ in range(40):
-        board.tell(pretend.run(1))
-        follower.step()
-    assert pointed <= set(Replica(url).list("data"))
-    Homecoming(store, board).step()
+def test_nothing_is_deleted_on_a_replica_that_a_note_may_point_to(engine: Pretend, url: str) -> None:
+    pointed = {json.loads(path.read_bytes())["object"] for path in notes(engine.root)}
+    agent = engine.agent(url)
     for _ in range(20):
-        board.tell(pretend.run(1))
-        follower.step()
+        agent.hear(engine.run(1))
+        agent.follow()
+    assert pointed <= set(Replica(url).list("data"))
+    homecoming(engine.store).step()
+    for _ in range(20):
+        agent.hear(engine.run(1))
+        agent.follow()
     assert not pointed <= set(Replica(url).list("data")), "once all is home, garbage goes"
-    pretend.close()
 
 
-def test_a_replica_that_is_gone_is_named_and_may_come_back(store: Path, tmp_path: Path) -> None:
+def test_a_replica_that_is_gone_is_named_and_may_come_back(engine: Pretend, tmp_path: Path) -> None:
+    root = engine.root
     (tmp_path / "replica").rename(tmp_path / "elsewhere")
     with pytest.raises(LayerAway, match=r"still on the replica 'file://.*/replica', which cannot be read"):
-        contents(store, BAG, EPOCHS)
+        contents(root, BAG, EPOCHS)
+    part = homecoming(engine.store)
+    assert [part.step(), part.step(), part.step()] == [1.0, 2.0, 4.0]
+    assert "still on the replica" in read_replication(engine.store.disk).errors["homecoming"].error
     (tmp_path / "elsewhere").rename(tmp_path / "replica")
-    assert contents(store, BAG, EPOCHS) == expected(BAG, EPOCHS)
+    part.step()
+    assert all_home(engine.store.disk)
+    assert contents(root, BAG, EPOCHS) == expected(BAG, EPOCHS)
+    assert read_replication(engine.store.disk).errors["homecoming"].over is not None
 
 
-def test_an_object_that_was_cut_short_is_not_taken_for_a_layer(store: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("harm", ["cut", "flipped"])
+def test_an_object_that_is_damaged_is_not_taken_for_a_layer(
+    engine: Pretend, tmp_path: Path, harm: str
+) -> None:
     for file in (tmp_path / "replica" / "data").iterdir():
-        file.write_bytes(file.read_bytes()[:-100])
-    with pytest.raises(DamagedObject, match="bytes and was written with"):
-        contents(store, BAG, EPOCHS)
-    assert notes(store)
+        body = file.read_bytes()
+        file.write_bytes(body[:-100] if harm == "cut" else body[:-20] + b"\xff" + body[-19:])
+    with pytest.raises((DamagedObject, LayerAway)):
+        contents(engine.root, BAG, EPOCHS)
+    assert notes(engine.root)
 
 
-def test_rows_that_do_not_add_up_are_told(store: Path) -> None:
-    lines = (store / "sums.jsonl").read_text().splitlines()
-    said = json.loads(lines[0])
-    said["sums"] = {key: f"{int(total, 16) ^ 1:x}" for key, total in said["sums"].items()}
-    (store / "sums.jsonl").write_text("\n".join([json.dumps(said), *lines[1:]]) + "\n")
-    found = Homecoming(store, Board(store, 1, ())).step()
-    assert found is not None
-    assert "do not add up to the checksums" in found
+def test_rows_that_do_not_add_up_are_told(engine: Pretend) -> None:
+    _, line = sums_line(chain.START, EPOCHS, {BAG: 7})
+    engine.store.disk.replace(sums_log(engine.claim.incarnation), line, flushed=True)
+    homecoming(engine.store).step()
+    trouble = read_replication(engine.store.disk).errors["homecoming"]
+    assert "do not add up to the checksums" in trouble.error
+    assert trouble.over is None
 
 
-def test_a_note_is_for_its_owner_alone(store: Path) -> None:
-    assert {path.stat().st_mode & 0o077 for path in notes(store)} == {0}
+def test_a_list_that_is_damaged_stands_for_every_note(engine: Pretend) -> None:
+    engine.store.disk.replace(AWAY, b"", flushed=True)
+    homecoming(engine.store).step()
+    assert not notes(engine.root)
+    assert all_home(engine.store.disk)
+
+
+def test_a_note_is_for_its_owner_alone(engine: Pretend) -> None:
+    assert {path.stat().st_mode & 0o077 for path in notes(engine.root)} == {0}
 
 
 def test_a_recovery_that_is_asked_for_brings_everything(tmp_path: Path, url: str) -> None:
-    restore.recover_into(tmp_path / "lost", url, tmp_path / "new")
-    assert all_home(tmp_path / "new")
+    recover_into(tmp_path / "lost", [url], tmp_path / "new")
+    assert all_home(Store.at(tmp_path / "new").disk)
     assert not notes(tmp_path / "new")

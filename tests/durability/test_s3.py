@@ -17,7 +17,6 @@ from slipstream.durability.agent import Agent
 from slipstream.durability.board import Progress, read_replication
 from slipstream.durability.fsck import check_replica
 from slipstream.durability.replica import shown
-from slipstream.durability.restore import recover
 from slipstream.testing.pretend import BAG, KEYED, Pretend, contents, eventually, expected
 
 
@@ -51,19 +50,20 @@ def test_a_store_lives_on_in_a_bucket(url: str, tmp_path: Path) -> None:
     agent = Agent(engine.charge(url))
 
     def reached(epoch: int) -> bool:
-        return read_replication(engine.root).replicas.get(shown(url), Progress()).durable == epoch
+        return read_replication(engine.store.disk).replicas.get(shown(url), Progress()).durable == epoch
 
     try:
         for _ in range(4):
             word = engine.run(3)
             agent.tell(word)
-            assert eventually(partial(reached, word.computed)), read_replication(engine.root)
+            assert eventually(partial(reached, word.computed)), read_replication(engine.store.disk)
     finally:
         agent.close()
         engine.close()
     assert check_replica(url).findings == ()
     shutil.rmtree(engine.root)
-    engine.root.mkdir()
-    assert recover(engine.root, "pretend", [url], 1).epoch == 12
+    again = Pretend.start(engine.root, url)
+    again.close()
+    assert again.epoch == 12
     for trace in (BAG, KEYED):
-        assert contents(engine.root, trace, 12) == expected(trace, 12)
+        assert contents(again.root, trace, 12) == expected(trace, 12)

@@ -14,16 +14,14 @@ import pytest
 from pyspark.sql import SparkSession
 
 import slipstream as sl
-from slipstream.durability.board import Board
-from slipstream.durability.follower import Follower
 from slipstream.durability.fsck import check_replica
 from slipstream.durability.inbox import newest_manifest
-from slipstream.durability.lineage import computed_frontier, read_history
 from slipstream.durability.replica import Replica
-from slipstream.durability.restore import recover_into
-from slipstream.durability.store import Store
-from slipstream.errors import SupersededOnReplica
+from slipstream.durability.start import recover_into
+from slipstream.errors import Superseded, SupersededOnReplica
 from slipstream.settings import Starting, starting_with
+from slipstream.store.lineage import computed_frontier, read_lineage
+from slipstream.store.store import Claim, Store, claim_store
 from slipstream.testing.oracle import assert_equal_rows, rows_of
 from slipstream.testing.pretend import BAG, KEYED, Pretend, contents, eventually, expected
 from slipstream.trace import list_all, list_layers
@@ -34,7 +32,7 @@ def engines(tmp_path: Path) -> Iterator[tuple[Pretend, Pretend]]:
     """One that has computed three epochs, and one that has taken over from it without its knowing."""
     first = Pretend.on(tmp_path / "store")
     first.run(3)
-    second = Pretend(Store.claim(tmp_path / "store", "pretend", takeover=True))
+    second = Pretend(claim_store(Store.at(tmp_path / "store"), "pretend", takeover=True))
     yield first, second
     first.close()
     second.close()
@@ -45,51 +43,61 @@ def test_what_a_superseded_engine_writes_is_not_there(engines: tuple[Pretend, Pr
     assert first.claim.superseded
     assert not second.claim.superseded
     first.run(4)  # it does not look
-    assert computed_frontier(second.root) == 3
-    assert read_history(second.root).frontier == 3
+    assert computed_frontier(second.store.disk) == 3
+    assert read_lineage(second.store.disk).history.frontier == 3
     assert {name.hi for name in list_layers(second.root / BAG)} == {1, 2, 3}
     assert {name.hi for name in list_all(second.root / BAG)[0]} == {1, 2, 3, 4, 5, 6, 7}
     second.run(2)
-    assert computed_frontier(second.root) == 5
+    assert computed_frontier(second.store.disk) == 5
     for trace in (BAG, KEYED):
         for epoch in (4, 5):
             assert contents(second.root, trace, epoch) == expected(trace, epoch)
     assert {name.incarnation for name in list_layers(second.root / BAG) if name.hi > 3} == {2}
 
 
+def test_a_superseded_engine_that_tidies_up_removes_nothing_of_its_successor(
+    engines: tuple[Pretend, Pretend], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = engines
+    first.write(4)  # an epoch that it was at
+    second.run(2)
+    with pytest.raises(Superseded):
+        first.claim.discard_after(3)
+    monkeypatch.setattr(Claim, "superseded", False)  # it asked a moment ago
+    assert first.claim.discard_after(3) == 4
+    for trace in (BAG, KEYED):
+        assert {name.incarnation for name in list_all(second.root / trace)[0] if name.hi > 3} == {2}
+        assert contents(second.root, trace, 5) == expected(trace, 5)
+
+
 def test_a_superseded_follower_is_ignored_and_stops(tmp_path: Path) -> None:
     """The successor was recovered into a folder of its own, on another machine; the first knows nothing of it."""
     url = f"file://{tmp_path}/replica"
     first = Pretend.on(tmp_path / "store")
-    board, follower = followed(first, url)
-    board.tell(first.run(3))
-    assert follower.step()
-    recover_into(tmp_path / "store", url, tmp_path / "new")
+    agent = first.agent(url)
+    agent.hear(first.run(3))
+    agent.follow()
+    assert recover_into(tmp_path / "store", [url], tmp_path / "new").claim.incarnation == 2
     second = Pretend.on(tmp_path / "new")
-    assert second.claim.incarnation == 2
-    its_board, its_follower = followed(second, url)
-    its_follower.step()  # claims its incarnation, with nothing to send yet
-    board.tell(first.run(4))
-    follower.step()  # it does not know, and commits epoch 7
+    assert second.claim.incarnation == 3
+    its_agent = second.agent(url)
+    its_agent.follow()  # claims its incarnation, with nothing to send yet
+    agent.hear(first.run(4))
+    agent.follow()  # it does not know, and commits epoch 7
     assert "0000000007-000001" in str(Replica(url).list("commits"))
     assert newest(url) == (3, 1), "nobody reads it"
-    its_board.tell(second.run(1))
-    assert its_follower.step()
-    assert newest(url) == (4, 2)
+    its_agent.hear(second.run(1))
+    its_agent.follow()
+    assert newest(url) == (4, 3)
     with pytest.raises(SupersededOnReplica) as error:
-        Follower(first.origin(), url, board).step()
+        first.agent(url).follow()
     assert str(error.value) == (
-        f"replica '{url}': this process is incarnation 1 and was succeeded by incarnation 2 after epoch 3. It writes "
+        f"replica '{url}': this process is incarnation 1 and was succeeded by incarnation 3 after epoch 3. It writes "
         "nothing more there; what it wrote past that epoch is ignored. Stop it."
     )
-    assert check_replica(url).sound
+    assert check_replica(url).findings == ()
     first.close()
     second.close()
-
-
-def followed(engine: Pretend, url: str) -> tuple[Board, Follower]:
-    board = Board(engine.root, engine.claim.incarnation, (url,))
-    return board, Follower(engine.origin(), url, board)
 
 
 def newest(url: str) -> tuple[int, int]:

@@ -1,18 +1,16 @@
-"""What follows from the safe frontier: sources forget, and input waits where the user has set a limit."""
+"""What follows from the safe frontier: sources forget, and limits that make no sense are refused."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from slipstream.durability.board import Board, Progress
-from slipstream.durability.frontiers import Watching, safe_epoch
-from slipstream.durability.lineage import Cut
+from slipstream.durability.board import safe_epoch
 from slipstream.epoch.behind import Behind
 from slipstream.errors import BadDurability
 from slipstream.settings import Durability, Exposure
+from slipstream.store.lineage import Cut
 
 
 class Source:
@@ -32,40 +30,17 @@ def test_safe_is_what_enough_replicas_hold(durable: list[int], safe_on: int, saf
     assert safe_epoch(durable, safe_on) == safe
 
 
-def test_sources_forget_what_is_safe(tmp_path: Path) -> None:
-    board = Board(tmp_path, 1, ("a", "b"))
+def test_sources_forget_what_is_safe() -> None:
     each, last = Source(True), Source(False)
-    behind = Behind(Durability(("a", "b"), 2), Watching(tmp_path), {"each": each, "last": last}, [])
-    for epoch in range(1, 6):
-        behind.computed(Cut(epoch, 0.0, {"each": epoch, "last": epoch}), float(epoch))
+    behind = Behind({"each": each, "last": last}, [Cut(1, 0.0, {"each": 1, "last": 1, "gone": 1})])
+    for epoch in range(2, 6):
+        behind.computed(Cut(epoch, 0.0, {"each": epoch, "last": epoch}))
+    behind.forget(0)
     assert each.forgotten == []
-    board.post("a", Progress(5))
-    board.post("b", Progress(3))
-    behind.computed(Cut(6, 0.0, {"each": 6}), 6.0)
+    behind.forget(3)
     assert (each.forgotten, last.forgotten) == ([1, 2, 3], [3])
-
-
-@pytest.mark.parametrize(("limit", "held"), [("10s", True), ("100s", False), ("1 KB", True), ("1 MB", False)])
-def test_input_waits_while_too_much_is_unsafe(tmp_path: Path, limit: str, held: bool) -> None:
-    board = Board(tmp_path, 1, ("a",))
-    behind = Behind(Durability(("a",), 1, Exposure.parse(limit)), Watching(tmp_path), {}, [])
-    for epoch in (1, 2):
-        behind.computed(Cut(epoch, 0.0, {}), float(epoch))
-    board.post("a", Progress(1, behind=5000))
-    assert behind.exposure(50.0) == Exposure(48.0, 5000)
-
-    def replica_catches_up() -> bool:
-        board.post("a", Progress(2))
-        return False
-
-    assert behind.hold(lambda: 50.0, replica_catches_up) is held
-
-
-def test_a_stopped_run_does_not_wait_on(tmp_path: Path) -> None:
-    Board(tmp_path, 1, ("a",)).post("a", Progress())
-    behind = Behind(Durability(("a",), 1, Exposure(seconds=1.0)), Watching(tmp_path), {}, [])
-    behind.computed(Cut(1, 0.0, {}), 1.0)
-    assert behind.hold(lambda: 50.0, lambda: True)
+    behind.forget(3)
+    assert (each.forgotten, last.forgotten) == ([1, 2, 3], [3])
 
 
 @pytest.mark.parametrize(

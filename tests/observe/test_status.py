@@ -5,38 +5,54 @@ That the same picture is right for a store that an engine wrote is tested with t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from slipstream.dataflow.contents import recorded
-from slipstream.durability.lineage import Computed, Cut, LineageWriter
-from slipstream.durability.store import Claim, Store
 from slipstream.errors import NotAStore
 from slipstream.observe import Consumed, EpochStatus, SourceStatus, ViewStatus, read_status, status
+from slipstream.observe.status import read_frontiers
+from slipstream.store import base as bases
+from slipstream.store import lineage as records
+from slipstream.store.base import move_base
+from slipstream.store.catalog import Catalog, SourceEntry, ViewEntry
+from slipstream.store.lineage import Computed, Cut, Lineage, LineageWriter
+from slipstream.store.store import Claim, Identity, Store, claim_store
 from slipstream.trace import Span, TraceWriter
 
 ROWS = pa.schema([("h", pa.int64()), ("r", pa.int64()), ("v0", pa.string()), ("diff", pa.int64())])
+IDENTITY = Identity("shop", "id")
+
+
+def begun(path: Path) -> tuple[Claim, LineageWriter]:
+    """A store that has a name and no epochs."""
+    claim = claim_store(Store.at(path), "shop")
+    claim.store.write_identity(IDENTITY)
+    return claim, claim.begin(IDENTITY, Lineage(), 0, 0)
 
 
 @pytest.fixture
 def claim(tmp_path: Path) -> Claim:
     """Two computed epochs, a third begun: the view holds ann, then ann twice and ben."""
-    claim = Store.claim(tmp_path / "store", "shop")
+    claim, lineage = begun(tmp_path / "store")
     contents = recorded("traces/people/1-view", pa.schema([("name", pa.string())]), ROWS)
-    view = {"schema": {}, "order": [], "contents": contents.describe(), "traces": ["traces/people/1-view"]}
-    claim.store.write_catalog({"sources": {"log": {"kind": "Files"}}, "views": {"people": view}})
+    view = ViewEntry(
+        schema={}, fingerprint="people", contents=contents.describe(), traces=("traces/people/1-view",)
+    )
+    claim.write_catalog(Catalog({"log": SourceEntry("Files", {})}, {"people": view}))
     writer = TraceWriter(claim.store.root / contents.trace, claim.incarnation)
-    lineage = LineageWriter(claim.store.root, claim.incarnation)
     for epoch, rows in ((1, [(1, "ann", 1)]), (2, [(1, "ann", 1), (2, "ben", 1)])):
-        lineage.cut(Cut(epoch, 100.0 + epoch, {"log": {"files": [[f"{epoch}.json", 10, 0]]}}))
+        lineage.append(Cut(epoch, 100.0 + epoch, {"log": {"files": [[f"{epoch}.json", 10, 0]]}}))
         h, names, diffs = zip(*rows, strict=True)
         table = pa.table([list(h), list(h), list(names), list(diffs)], schema=ROWS)
         writer.write(epoch, Span.whole(), table)
-        lineage.computed(Computed(epoch, 200.0 + epoch, 0.5 * epoch, len(rows), {"log": epoch}))
-    lineage.cut(Cut(3, 103.0, {"log": {"files": [["3.json", 10, 0]]}}))
-    lineage.close()
+        lineage.append(Computed(epoch, 200.0 + epoch, 0.5 * epoch, len(rows), {"log": epoch}))
+    lineage.append(Cut(3, 103.0, {"log": {"files": [["3.json", 10, 0]]}}))
     return claim
 
 
@@ -52,6 +68,34 @@ def test_the_picture_of_a_running_store(claim: Claim) -> None:
     assert view.bytes == sum(path.stat().st_size for path in claim.store.root.rglob("*.arrow"))
 
 
+class Counted:
+    """A source of files that sums up."""
+
+    def folded(self, before: Any, ranges: Sequence[Any]) -> Any:
+        known = before or {"epochs": 0, "files": 0, "bytes": 0}
+        return {**{name: value + len(ranges) for name, value in known.items()}, "segments": []}
+
+
+def test_the_picture_is_the_same_from_a_base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(records, "EVERY", 4)
+    monkeypatch.setattr(bases, "BEHIND", 6)
+    claim, lineage = begun(tmp_path)
+    claim.write_catalog(Catalog({"log": SourceEntry("Files", {})}, {}))
+    for epoch in range(1, 12):
+        lineage.append(Cut(epoch, 100.0 + epoch, {"log": {"files": [[f"{epoch}.json", 1, 0]]}}))
+        lineage.append(Computed(epoch, 200.0 + epoch, 0.5, 3, {"log": 2}))
+    before, frontiers = read_status(tmp_path), read_frontiers(tmp_path)
+    base = move_base(claim, lineage, {"log": Counted()}, 11)
+    claim.release()
+    assert base is not None
+    assert base.epoch == 4
+    after = read_status(tmp_path)
+    assert after == replace(before, running=False)
+    assert after.sources == (SourceStatus("log", "files", Consumed(11, files=11, bytes=11), rejected=22),)
+    assert (after.rows, len(after.latest), after.computed_at) == (33, 5, 211.0)
+    assert read_frontiers(tmp_path) == frontiers
+
+
 def test_a_large_view_is_not_counted(claim: Claim, monkeypatch: pytest.MonkeyPatch) -> None:
     claim.release()
     monkeypatch.setattr(status, "COUNTED_ROWS", 2)
@@ -61,7 +105,7 @@ def test_a_large_view_is_not_counted(claim: Claim, monkeypatch: pytest.MonkeyPat
 
 
 def test_a_store_without_epochs(tmp_path: Path) -> None:
-    Store.claim(tmp_path, "shop").release()
+    begun(tmp_path)[0].release()
     seen = read_status(tmp_path)
     assert (seen.epoch, seen.computed_at, seen.views, seen.sources) == (0, None, (), ())
 

@@ -30,9 +30,8 @@ def open_app(spark: SparkSession, tmp_path: Path) -> Iterator[OpenApp]:
         **options: Any,
     ) -> sl.App:
         settings = sl.Settings(hash_bits=hash_bits, partial=partial, broadcast=broadcast)
-        opened.append(
-            sl.App("oracle", store=tmp_path / store, spark=spark, shards=shards, settings=settings, **options)
-        )
+        given = {"spark": spark, "shards": shards, "settings": settings, **options}
+        opened.append(sl.App("oracle", store=tmp_path / store, **given))
         return opened[-1]
 
     yield made

@@ -6,6 +6,8 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
+from datetime import UTC, date, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,9 +15,12 @@ from unittest.mock import Mock
 
 import pytest
 from py4j.protocol import Py4JNetworkError
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 import slipstream as sl
-from slipstream.errors import EpochFailed
+from slipstream.errors import EpochFailed, ViewChanged
+from slipstream.settings import Starting, starting_with
 from slipstream.testing.oracle import assert_equal_rows, rows_of
 from slipstream.testing.scripted import Script, Scripted
 
@@ -108,7 +113,7 @@ def test_an_epoch_that_succeeds_at_the_second_attempt_is_not_taken_a_third_time(
     source.append([("x", 1)])
     loop = app._ready()
     with monkeypatch.context() as patch:
-        patch.setattr(loop, "_reject", lambda *_: (_ for _ in ()).throw(OSError("the disk is full")))
+        patch.setattr(loop._job.plans.template, "run", Mock(side_effect=OSError("the disk is full")))
         with pytest.raises(OSError, match="the disk is full"):
             app.run(until="caught_up")
     assert app.epoch == 0
@@ -128,9 +133,97 @@ def test_a_jvm_that_is_gone_is_a_failed_epoch(open_app: Any, monkeypatch: pytest
     loop = app._ready()
     for gone in (Py4JNetworkError("Answer from Java side is empty"), ConnectionRefusedError("refused")):
         with monkeypatch.context() as patch:
-            patch.setattr(loop, "_compute", Mock(side_effect=gone))
+            patch.setattr(loop._job.plans.template, "run", Mock(side_effect=gone))
             with pytest.raises(EpochFailed, match="epoch 1 failed; the app stays at epoch 0"):
                 app.run(until="caught_up")
+
+
+def open_dated(open_app: Any, spark: SparkSession, zone: str) -> tuple[sl.App, Any]:
+    session = spark.newSession()
+    session.conf.set("spark.sql.session.timeZone", zone)
+    app, source = open_app(spark=session), sl.memory("id long, at timestamp")
+    app.source("t", source)
+    app.view("days", "SELECT cast(at AS date) d, count(*) n FROM t GROUP BY cast(at AS date)")
+    app.view("flat", "SELECT id, cast(at AS date) d FROM t")
+    app.view("counted", "SELECT id, count(*) n FROM t GROUP BY id")
+    return app, source
+
+
+def test_state_of_one_time_zone_is_never_used_in_another(open_app: Any, spark: SparkSession) -> None:
+    early, late = (datetime(2026, 1, 2, hour, tzinfo=UTC) for hour in (2, 12))
+    app, source = open_dated(open_app, spark, "UTC")
+    source.append([(1, early), (2, late)])
+    app.run(until="caught_up")
+    app.close()
+    app, source = open_dated(open_app, spark, "America/New_York")
+    source.retract([(1, early)])
+    with pytest.raises(ViewChanged) as error:
+        app.run(until="caught_up")
+    why = "(the session time zone was UTC and is America/New_York)"
+    assert f"Changed: 'days' {why}, 'flat' {why}; new: none" in str(error.value)
+    assert "unchanged, and going on: 'counted'" in str(error.value)
+    assert app.epoch == 1
+    app.close()
+    app, _ = open_dated(open_app, spark, "UTC")
+    app.run(until="caught_up")
+    assert_equal_rows(rows_of(app.read("days")), [(date(2026, 1, 2), 1)], "days")
+    assert_equal_rows(rows_of(app.read("flat")), [(2, date(2026, 1, 2))], "flat")
+    app.close()
+    with starting_with(Starting(rebuild=("days", "flat"))):
+        app, source = open_dated(open_app, spark, "Asia/Tokyo")
+        source.append([(3, datetime(2026, 1, 2, 20, tzinfo=UTC))])
+        app.run(until="caught_up")
+    assert_equal_rows(
+        rows_of(app.read("days")), [(date(2026, 1, 2), 1), (date(2026, 1, 3), 1)], "days in Tokyo"
+    )
+    kept = {path.parent.name for path in (app.store / "traces").glob("*/*")}
+    assert kept == {"days", "flat", "counted"}
+    assert len(list((app.store / "traces").glob("days/*"))) == 1, "what is rebuilt leaves nothing behind"
+
+
+def open_charged(open_app: Any, body: Callable[[int], int]) -> tuple[sl.App, Any]:
+    app, source = open_app(), sl.memory("k string, cents long")
+    fee = F.udf(body, "long", useArrow=False)
+    app.source("t", source)
+    app.view("fees", lambda t: t.groupBy("k").agg(F.sum(fee("cents")).alias("s"), F.count("*").alias("n")))
+    app.view("each", lambda t: t.select("k", "cents", fee("cents").alias("f")))
+    app.view("of_fees", "SELECT max(s) m FROM fees")
+    app.view("plain", "SELECT k, sum(cents) s FROM t GROUP BY k")
+    return app, source
+
+
+def test_state_of_one_function_is_never_used_for_another(open_app: Any) -> None:
+    def tenth() -> Callable[[int], int]:
+        def charge(cents: int) -> int:
+            return cents // 10
+
+        return charge
+
+    def fifth() -> Callable[[int], int]:
+        def charge(cents: int) -> int:
+            return cents // 5
+
+        return charge
+
+    app, source = open_charged(open_app, tenth())
+    source.append([("a", 100), ("a", 200)])
+    app.run(until="caught_up")
+    app.close()
+    app, source = open_charged(open_app, fifth())
+    source.append([("b", 100)])
+    source.retract([("a", 200)])
+    with pytest.raises(ViewChanged) as error:
+        app.run(until="caught_up")
+    why = "(the code of the Python function 'charge' changed)"
+    assert f"Changed: 'each' {why}, 'fees' {why}; new: none; views that read these: 'of_fees'" in str(
+        error.value
+    )
+    assert "going on: 'plain'" in str(error.value)
+    app.close()
+    app, _ = open_charged(open_app, tenth())
+    app.run(until="caught_up")
+    assert_equal_rows(rows_of(app.read("fees")), [("a", 10, 1), ("b", 10, 1)], "fees")
+    assert_equal_rows(rows_of(app.read("each")), [("a", 100, 10), ("b", 100, 10)], "each")
 
 
 KILLED = """

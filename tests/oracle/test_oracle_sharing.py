@@ -51,7 +51,7 @@ def test_views_that_share_operators_equal_batch_spark(open_app: Any) -> None:
     script.check()
     kept = {path.parent.name for path in (app.store / "traces").glob("*/*")}
     assert kept == OWN
-    assert len(list((app.store / "traces").glob("*/*-accumulate"))) == 7
+    assert len(list((app.store / "traces").glob("*/accumulate-*"))) == 7
     explained = app.explain("totals_again")
     assert "Shared" in explained
     assert "of totals" in explained

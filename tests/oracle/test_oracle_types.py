@@ -65,6 +65,20 @@ def test_oracle_types(open_app: Any, part: int) -> None:
     script.check()
 
 
+def test_oracle_extremes_of_times(open_app: Any) -> None:
+    """With the time zone of a timestamp, and without."""
+    t = Scripted("k int, moment timestamp, wall timestamp_ntz, day date")
+    app = open_app(history=None)
+    app.source("t", t.source)
+    app.view("extremes", "SELECT k, max(moment) a, min(moment) b, max(wall) c, min(day) d FROM t GROUP BY k")
+    script = Script(app, {"t": t})
+    times = [at("1969-12-31T23:00"), at("2024-03-31T01:30:00.123456"), at("2024-03-31T03:30")]
+    rows = [(i % 2, time, time, time.date()) for i, time in enumerate([*times, *times[::-1]])]
+    script.step(lambda: t.append([*rows, (0, None, None, None)]))
+    script.step(lambda: t.retract(rows[1:4]))
+    script.check()
+
+
 def made_rows(kinds: dict[str, tuple[str, list[Any]]]) -> list[tuple[Any, ...]]:
     """Each value of each type in some row, NULLs among them."""
     longest = max(len(values) for _, values in kinds.values()) + 1

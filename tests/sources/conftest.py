@@ -20,11 +20,13 @@ Rows = Callable[..., list[tuple[Any, ...]]]
 
 @pytest.fixture
 def attach(spark: SparkSession, tmp_path: Path) -> Attach:
-    """Give a source its place in an app; `consumed` as after a restart."""
+    """Give a source its place in an app; `consumed` and `base` as after a restart."""
 
-    def attached(source: Source, consumed: Sequence[Any] = (), name: str = "input") -> Source:
+    def attached(
+        source: Source, consumed: Sequence[Any] = (), name: str = "input", base: Any = None
+    ) -> Source:
         recorded = [json.loads(json.dumps(range_)) for range_ in consumed]
-        source.attach(name, spark, tmp_path / "store" / name, recorded)
+        source.attach(name, spark, tmp_path / "store" / name, recorded, json.loads(json.dumps(base)))
         return source
 
     return attached

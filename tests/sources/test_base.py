@@ -100,6 +100,6 @@ def test_order_fields_are_those_of_the_frame(spark: SparkSession, tmp_path: Path
     assert made[name]().order_fields == ()
 
 
-def test_a_source_outside_an_app_says_so() -> None:
+def test_a_source_outside_an_app_says_so(spark: SparkSession) -> None:
     with pytest.raises(SourceNotAttached, match=re.escape("Add it first: app.source('name', source).")):
         rate().frame({"start": 0, "end": 1, "from": 0})

@@ -17,7 +17,14 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StructField, StructType
 
 from slipstream.clock import ManualClock
-from slipstream.errors import BadSourceOption, FileChanged, FileMissing, MissingColumn, UnreadableName
+from slipstream.errors import (
+    BadSourceOption,
+    DamagedSummary,
+    FileChanged,
+    FileMissing,
+    MissingColumn,
+    UnreadableName,
+)
 from slipstream.sources import files
 
 pytestmark = pytest.mark.spark
@@ -57,6 +64,23 @@ def test_text_rows(landing: Path, attach: Attach, put: Put, rows: Rows) -> None:
     source = attach(files(landing, "text"))
     assert not source.can_reject
     assert rows(source.frame(source.cut(None).range)) == [("one",), ("two",)]
+
+
+@pytest.mark.parametrize(
+    ("schema", "given", "goes"),
+    [
+        ("id long, at timestamp", {}, True),
+        ("id long, both struct<at: timestamp>", {}, True),
+        ("id long, at timestamp_ntz, d date", {}, False),
+        ("id long, at timestamp", {"TimeZone": "UTC"}, False),
+    ],
+)
+def test_timestamps_that_are_text_go_by_the_time_zone(
+    landing: Path, attach: Attach, schema: str, given: dict[str, str | bool | int], goes: bool
+) -> None:
+    for format_ in ("json", "csv"):
+        assert attach(files(landing, format_, schema, options=given)).goes_by_zone == goes
+    assert not attach(files(landing, "parquet", "id long, at timestamp")).goes_by_zone
 
 
 def test_parquet_and_orc_rows(landing: Path, attach: Attach, put: Put, rows: Rows) -> None:
@@ -340,3 +364,45 @@ def test_what_to_do_with_safe_files_is_checked(tmp_path: Path) -> None:
         "A source cannot be made: after_safe='burn' is not one of 'archive', 'delete', 'keep'. "
         "To do: choose one of these."
     )
+
+
+def test_files_of_a_summary_are_not_read_again(
+    attach: Attach, put: Put, landing: Path, tmp_path: Path
+) -> None:
+    source = attach(files(landing, "text"))
+    ranges = []
+    for name in "abcd":
+        put(f"{name}.txt", "x")
+        ranges.append(source.cut(None).range)
+    base = source.folded(source.folded(None, ranges[:2]), ranges[2:3])
+    assert {name: base[name] for name in ("epochs", "files", "bytes")} == {
+        "epochs": 3,
+        "files": 3,
+        "bytes": 3,
+    }
+    again = attach(files(landing, "text"), ranges[3:], base=base)
+    assert again.cut(None) is None
+    put("e.txt", "x")
+    assert [file[0] for file in again.cut(None).range["files"]] == ["e.txt"]
+    assert source.cut(None).range["files"][0][0] == "e.txt", "it went on with what it had summed up"
+    put("a.txt", "other", second=1_700_000_100)
+    with pytest.raises(FileChanged, match=r"a\.txt changed after it was taken as input"):
+        attach(files(landing, "text"), ranges[3:], base=base).cut(None)
+
+
+def test_a_damaged_summary_is_refused_and_all_ranges_put_it_right(
+    attach: Attach, put: Put, landing: Path, tmp_path: Path
+) -> None:
+    source = attach(files(landing, "text"))
+    put("a.txt", "x")
+    taken = source.cut(None).range
+    base = source.folded(None, [taken])
+    (segment,) = (tmp_path / "store" / "input").glob("taken-*")
+    segment.write_bytes(b"\0" * segment.stat().st_size)
+    again = files(landing, "text")
+    with pytest.raises(DamagedSummary, match="its index is not what was written"):
+        attach(again, base=base)
+    attach(again, [taken])
+    assert again.cut(None) is None
+    assert again.folded(None, [taken]) == base, "made anew, it is the same"
+    assert attach(files(landing, "text"), base=base).cut(None) is None

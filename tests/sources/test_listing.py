@@ -11,7 +11,8 @@ import pytest
 
 from slipstream.clock import ManualClock
 from slipstream.sources import listing
-from slipstream.sources.listing import Listing, Seen
+from slipstream.sources.listing import Listing
+from slipstream.sources.taken import Seen, Taken
 
 
 class Changed(Exception):
@@ -220,3 +221,60 @@ def test_a_restart_verifies_every_consumed_file_once(folder: Path) -> None:
     looked.consume([Seen("a", 99, 0)])
     with pytest.raises(Changed, match="a"):
         looked.look()
+
+
+def long_ago(folder: Path, *names: str) -> Taken:
+    """Files of the folder that were taken long ago."""
+    home = folder.parent / "store"
+    home.mkdir(exist_ok=True)
+    details = {name: (folder / name).stat() for name in names}
+    return Taken("s", home).with_more(
+        [Seen(name, each.st_size, each.st_mtime_ns) for name, each in details.items()]
+    )
+
+
+def test_what_was_taken_long_ago_is_not_offered_again(folder: Path) -> None:
+    for name in "abc":
+        renamed(folder / name, "1")
+    looked = make(folder, ManualClock())
+    looked.settle(long_ago(folder, "a", "c"))
+    assert names(looked) == ["b"]
+    assert looked.size() == 1
+    renamed(folder / "d", "1")
+    assert names(looked) == ["b", "d"]
+
+
+def test_a_restart_verifies_what_was_taken_long_ago(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listing, "AUDIT", 0)
+    renamed(folder / "a", "1")
+    looked = make(folder, ManualClock())
+    looked.settle(long_ago(folder, "a"))
+    renamed(folder / "a", "22")
+    with pytest.raises(Changed, match="a"):
+        looked.look()
+
+
+def test_the_audit_covers_what_was_taken_long_ago(folder: Path) -> None:
+    renamed(folder / "a", "1")
+    looked = make(folder, ManualClock())
+    looked.settle(long_ago(folder, "a"))
+    looked.look()
+    in_place(folder / "a", "22")
+    with pytest.raises(Changed, match="a"):
+        looked.look()
+
+
+def test_what_left_the_folder_long_ago_is_not_in_memory_and_is_known_when_it_comes_back(folder: Path) -> None:
+    renamed(folder / "a", "1")
+    renamed(folder / "b", "1")
+    looked = make(folder, ManualClock())
+    looked.look()
+    taken = list(looked.ready())
+    looked.consume(taken)
+    looked.settle(long_ago(folder, "a", "b"), taken)
+    (folder / "a").unlink()
+    looked.look()
+    assert set(looked._consumed) == {"b"}
+    renamed(folder / "a", "1")
+    assert names(looked) == []
+    assert set(looked._consumed) == {"a", "b"}

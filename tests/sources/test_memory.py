@@ -7,6 +7,7 @@ import decimal
 import math
 import re
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -219,10 +220,32 @@ def test_forgotten_appends_are_removed_and_asking_for_them_is_an_error(
     first = source.cut(None).range
     source.append([(2,)])
     source.forget(first)
-    assert len(list((tmp_path / "store" / "m").iterdir())) == 1
+    assert len(list((tmp_path / "store" / "m").glob("*/*.arrow"))) == 1
     with pytest.raises(
         InputLost, match="Source 'm': append number 0 is recorded as input of an epoch, but its file"
     ):
         source.frame(first)
     again = attach(memory("id long"), consumed=[first], name="m")
     assert again.cut(None).range == {"appends": [1, 1]}
+
+
+def test_a_summary_of_old_appends_is_enough_to_go_on(
+    tmp_path: Path, attach: Attach, rows: Rows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(import_module("slipstream.sources.memory"), "TOGETHER", 2)
+    source = attach(memory("id long", max_appends_per_epoch=1), name="m")
+    for number in range(7):
+        source.append([(number,)])
+    ranges = [source.cut(None).range for _ in range(6)]
+    base = source.folded(source.folded(None, ranges[:2]), ranges[2:4])
+    assert base == {"last": ranges[3], "epochs": 4, "appends": 4}
+    again = attach(memory("id long", max_appends_per_epoch=1), consumed=ranges[4:], name="m", base=base)
+    assert again.backlog() == 1
+    assert again.cut(None).range == {"appends": [6, 6]}
+    assert rows(again.frame({"appends": [1, 2]}), "id") == [(1,), (2,)], "old ones can still be read"
+    again = attach(memory("id long"), name="m", base=base)
+    assert again.cut(None).range == {"appends": [4, 6]}
+    again.forget({"appends": [0, 4]})
+    kept = sorted(path.stem.split("-")[0] for path in (tmp_path / "store" / "m").glob("*/*.arrow"))
+    assert kept == ["000000000005", "000000000006"]
+    assert sorted(path.name for path in (tmp_path / "store" / "m").iterdir()) == ["000000002", "000000003"]

@@ -100,3 +100,16 @@ def test_options_that_make_no_sense_are_refused(options: dict[str, Any], text: s
 def test_there_is_no_diff_column() -> None:
     with pytest.raises(UnknownColumn, match="names 'n', but its schema has only 'key', 'timestamp', 'value'"):
         rate(diff="n")
+
+
+def test_a_summary_of_old_ranges_is_enough_to_go_on(attach: Attach) -> None:
+    source = attach(rate(rows_per_second=None, rows_per_epoch=10, start=5))
+    ranges = [source.cut(None).range for _ in range(3)]
+    base = source.folded(source.folded(None, ranges[:1]), ranges[1:2])
+    assert base == {"last": ranges[1], "epochs": 2, "rows": 20}
+    again = attach(rate(rows_per_second=None, rows_per_epoch=10), base=base)
+    assert again.cut(None).range == ranges[2]
+    assert (
+        attach(rate(rows_per_second=None, rows_per_epoch=10), ranges[2:], base=base).cut(None).range["start"]
+        == 30
+    )

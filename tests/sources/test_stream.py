@@ -238,3 +238,11 @@ def test_ranged_names_the_columns_that_are_missing(attach: Attach) -> None:
     expected = "Source 'feed': what its read function returned has no column 'nope'; it has 'id', 'k', 'offset', 'op'"
     with pytest.raises(MissingColumn, match=expected):
         source.frame(source.cut(None).range)
+
+
+def test_a_summary_of_old_ranges_is_enough_to_go_on(attach: Attach) -> None:
+    ranges = [{"start": 1, "end": 3}, {"start": 3, "end": 5}]
+    source = ranged(*numbers([7]), schema="id long, k long")
+    base = source.folded(source.folded(None, ranges[:1]), ranges[1:])
+    assert base == {"last": ranges[1], "epochs": 2}
+    assert attach(source, base=base).cut(None).range == {"start": 5, "end": 7}

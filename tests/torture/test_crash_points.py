@@ -29,7 +29,10 @@ from pyspark.sql import SparkSession
 import slipstream
 import slipstream as sl
 from slipstream.crashing import POINTS, VARIABLE
+from slipstream.durability.agent import process
+from slipstream.durability.agent.process import LocalProcess
 from slipstream.testing.oracle import assert_equal_rows, rows_of
+from slipstream.testing.pretend import eventually
 from slipstream.trace import validate
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -203,7 +206,7 @@ def test_a_crash_is_followed_by_a_recovery_equal_to_a_clean_run(
     elif case.of == "agent":
         with monkeypatch.context() as patch:
             patch.setenv(VARIABLE, f"{case.point}:{case.times}")
-            agent_dies(opened(spark, folder, store_of(case)))
+            agent_dies(opened(spark, folder, store_of(case)), patch)
     else:
         assert worker_dies(case, folder) == "EpochFailed", "the point was not visited"
     with opened(spark, folder, store_of(case)) as app:
@@ -216,12 +219,22 @@ def test_a_crash_is_followed_by_a_recovery_equal_to_a_clean_run(
         validate(trace, EPOCHS)
 
 
-def agent_dies(app: sl.App) -> None:
-    """Run an app until its agent is dead: agents are started in this process's environment."""
+def agent_dies(app: sl.App, patch: pytest.MonkeyPatch) -> None:
+    """Run an app until an agent of it is dead: agents are started in this process's environment, and again when they
+    end.
+    """
+    agents: list[LocalProcess] = []
+
+    class Noted(LocalProcess):
+        def __init__(self) -> None:
+            super().__init__()
+            agents.append(self)
+
+    patch.setattr(process, "LocalProcess", Noted)
     with app:
         app.run(until=EPOCHS)
-        agent = app._ready()._agent._process
-        assert agent.wait(300) == -signal.SIGKILL, "the point was not visited"
+        killed = eventually(lambda: any(agent.code() == -signal.SIGKILL for agent in agents), 300)
+        assert killed, "the point was not visited"
 
 
 def worker_dies(case: Case, folder: Path) -> str:

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from slipstream.durability.lineage import computed_frontier
+from slipstream.store.disk import LocalDisk
+from slipstream.store.lineage import computed_frontier
 from slipstream.testing.oracle import assert_equal_rows, rows_of
 from slipstream.testing.torture import VIEWS, Torture, blows, expected
 
@@ -28,7 +29,7 @@ def test_an_app_whose_processes_are_killed_is_never_wrong(tmp_path: Path, spark:
     torture = Torture(tmp_path, seed=4, say=said.append)
     torture.run(lambda kills: kills >= KILLS)
     assert sum(torture.kills.values()) == KILLS, said
-    orders, customers = torture.inputs(computed_frontier(torture.store))
+    orders, customers = torture.inputs(computed_frontier(LocalDisk(torture.store)))
     spark.createDataFrame(orders, "oid long, cid long, amount long").createOrReplaceTempView("orders")
     spark.createDataFrame(list(customers.items()), "cid long, country string").createOrReplaceTempView(
         "customers"

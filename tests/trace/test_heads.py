@@ -56,7 +56,7 @@ def test_the_first_rows_of_each_key_are_those_with_the_least_prefix(
                     held[key, value] += 1 if adds else -1
             TraceWriter(Path(folder), 1).write(epoch, Span.whole(), change(rows, epoch), is_sorted=False)
             if merging:
-                upkeep(Path(folder), epoch, None)
+                upkeep(Path(folder), epoch, None, still_ours=lambda: True)
         probes = sorted(range(6), key=hashed)
         reader = TraceReader(Path(folder), len(epochs), Span.whole())
         asked, found = reader.heads(np.array([hashed(k) for k in probes]), [pa.array(probes)])

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slipstream.trace import LayerName, Span, hashes_within, places, shard_span
+from slipstream.errors import BadTraceName
+from slipstream.trace import LayerName, Span, checked_trace, hashes_within, places, shard_span
 
 hashes = st.integers(-(2**63), 2**63 - 1)
 
@@ -84,4 +85,53 @@ def test_hashes_are_put_within_a_span(values: list[int], shards: int, data: st.D
     assert (hashes_within(Span.whole(), hashes) == hashes).all()
     assert len(set(put.tolist())) >= len({value & (2**33 - 1) for value in values}), (
         "low bits still tell them apart"
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "traces/orders/1-view",
+        "traces/a.b-c@2/1-left",
+        "traces/über_sales/_",
+        "traces/a/-1",
+        "traces/@a/1.2.3",
+    ],
+)
+def test_a_trace_may_be_named_so(text: str) -> None:
+    assert checked_trace(text) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "traces",
+        "traces/a",
+        "traces/a/",
+        "traces//b",
+        "traces/a/b/c",
+        "traces/a/b/",
+        "/traces/a/b",
+        "other/a/b",
+        "traces/../b",
+        "traces/a/..",
+        "traces/./b",
+        "traces/.a/b",
+        "traces/a/.b",
+        "../traces/a/b",
+        "traces/a/b\n",
+        "traces/a b/c",
+        "traces/a\\b/c",
+        "traces/a\0/b",
+        "traces/~/b",
+    ],
+)
+def test_a_name_that_leads_elsewhere_is_refused(text: str) -> None:
+    with pytest.raises(BadTraceName) as error:
+        checked_trace(text)
+    assert str(error.value) == (
+        f"{text!r} cannot be the name of a trace: that is traces/VIEW/TRACE, of letters, digits and _ . @ -, and no "
+        "dot at the beginning. Nothing was read or written there. The file that names it is damaged, or was not "
+        "written by Slipstream: restore it from another copy."
     )

@@ -28,6 +28,7 @@ from slipstream.trace import (
     policy,
     reader,
     scan,
+    sealing,
     shard_span,
     upkeep,
     validate,
@@ -155,6 +156,7 @@ def _small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(policy, "SMALLEST_TIER", 900)
     monkeypatch.setattr(scan, "CHUNK_ROWS", 3)
     monkeypatch.setattr(reader, "_HEAD_ROWS", 1)
+    monkeypatch.setattr(sealing, "PART_BYTES", 400)
 
 
 many = settings(
@@ -221,7 +223,7 @@ def test_keyed_trace_equals_model(script: Script) -> None:
             if tidy:
                 earliest = epoch if script.history is None else max(earliest, epoch - script.history)
                 keep_from = None if script.history is None else earliest
-                upkeep(directory, epoch, keep_from)
+                upkeep(directory, epoch, keep_from, still_ours=lambda: True)
             for t in range(max(earliest, 1), epoch + 1):
                 check_keyed(directory, t, shards, keys, values, states[t])
         last = len(script.epochs)
@@ -285,7 +287,9 @@ def test_bag_equals_model(script: Script) -> None:
             deltas.append(Counter({row: n for row, n in delta.items() if n}))
             if tidy:
                 earliest = epoch if script.history is None else max(earliest, epoch - script.history)
-                upkeep(directory, epoch, None if script.history is None else earliest)
+                upkeep(
+                    directory, epoch, None if script.history is None else earliest, still_ours=lambda: True
+                )
             for t in range(max(earliest, 1), epoch + 1):
                 check_bag(directory, t, shards, keys, values, states[t])
         last = len(script.epochs)
@@ -328,7 +332,7 @@ def test_sums_that_rows_carry_equal_model(epochs: list[tuple[list[tuple[int, ...
             states.append(state)
             write_epoch(directory, epoch, shards, table)
             if tidy:
-                upkeep(directory, epoch, 0)
+                upkeep(directory, epoch, 0, still_ours=lambda: True)
             for t in range(1, epoch + 1):
                 check_sums(TraceReader(directory, t, Span.whole()), keys, states[t])
             noted = epoch_sums(directory, 0, epoch)

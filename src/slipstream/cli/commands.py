@@ -12,6 +12,7 @@ import json
 import logging
 import sys
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -21,6 +22,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from slipstream.cli import recovering
 from slipstream.cli.console import quiet_start
 from slipstream.errors import SlipstreamError
 from slipstream.version import __version__
@@ -43,12 +45,19 @@ def main() -> None:
     """Run the command; an error of Slipstream is one message and exit code 1."""
     # PySpark writes each error that it raises to the console too, with the JVM's stack, through this logger.
     logging.getLogger("SQLQueryContextLogger").disabled = True
+    warnings.showwarning = _warned  # type: ignore[assignment]
     try:
         commands()
     except SlipstreamError as error:
         Console(stderr=True).print("[bold red]error:[/] ", end="")
         print(error, file=sys.stderr)
         sys.exit(1)
+
+
+def _warned(message: Warning | str, category: type[Warning], *where: object) -> None:
+    """A warning is a message for the user as well; where in the code it arose is no help."""
+    name = "" if issubclass(category, UserWarning) else f"{category.__name__}: "
+    print(f"warning: {name}{message}", file=sys.stderr)
 
 
 def _version(asked: bool) -> None:
@@ -84,6 +93,10 @@ def run(
         list[str] | None,
         typer.Option(help="Compute a view that was changed or added from its inputs; may be repeated."),
     ] = None,
+    accept_loss: Annotated[
+        bool,
+        typer.Option("--accept-loss", help="Go back behind what was called safe, if there is no other way."),
+    ] = False,
     supervised: Annotated[
         bool, typer.Option("--supervise", help="Start the engine again when it dies or hangs.")
     ] = False,
@@ -108,6 +121,7 @@ def run(
     if supervised or standby:
         options = [*(["--until", until] if until else []), *(["--json"] if as_json else [])]
         once = [*(["--takeover"] if takeover else []), *(f"--rebuild={view}" for view in rebuild or ())]
+        once += ["--accept-loss"] if accept_loss else []
         sys.exit(_supervised(file, options, once, standby, stuck_after))
     from slipstream.cli.displays import display
     from slipstream.cli.heartbeat import Heart, end_with
@@ -121,7 +135,7 @@ def run(
     if beat is not None:
         end_with(sys.stdin.fileno())
     heart.beat("starting")
-    wanted = Starting(takeover, tuple(rebuild or ()))
+    wanted = Starting(takeover, tuple(rebuild or ()), accept_loss)
     try:
         with _starting(console, f"starting Spark for {file}", as_json):
             app = aside(lambda: load_app(file, wanted, standby=await_store))
@@ -222,66 +236,8 @@ def explain(
     print(json.dumps(steps, indent=2) if as_json else text)
 
 
-@commands.command()
-def recover(
-    store: Annotated[
-        Path, typer.Argument(metavar="STORE", help="The store that was lost, or what is left of it.")
-    ],
-    source: Annotated[str, typer.Option("--from", metavar="REPLICA", help="URL of a replica.")],
-    to: Annotated[Path, typer.Option("--to", metavar="NEWSTORE", help="A folder that does not exist yet.")],
-    as_json: AsJson = False,
-) -> None:
-    """Rebuild a store from a replica. The app that is run on it goes on from there.
-
-    Example: [bold]slipstream recover ./shop --from s3://bucket/shop --to /data/shop[/]
-    """
-    from slipstream.durability.restore import recover_into
-
-    began = time.monotonic()
-    manifest = recover_into(store, source, to)
-    layers = sum(map(len, manifest.layers.values()))
-    if as_json:
-        said = {"app": manifest.app, "epoch": manifest.epoch, "layers": layers, "bytes": manifest.size}
-        print(json.dumps({**said, "store": str(to), "seconds": round(time.monotonic() - began, 3)}))
-    else:
-        print(f"{manifest.app}: {to} is the store as of epoch {manifest.epoch}: {layers} layers, checked")
-
-
-@commands.command()
-def fsck(
-    target: Annotated[
-        str, typer.Argument(metavar="STORE|REPLICA", help="A store's folder, or a replica's URL.")
-    ],
-    heal_from: Annotated[
-        list[str] | None,
-        typer.Option(metavar="REPLICA", help="Replace a store's damaged layers from here; may be repeated."),
-    ] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Check every layer or object of a store or a replica, every cover and every epoch checksum.
-
-    The exit code is 0 if all is well, and 2 if something is wrong.
-
-    Example: [bold]slipstream fsck ./shop[/]
-    """
-    from slipstream.durability.fsck import check_replica, check_store
-
-    seen = check_replica(target) if "://" in target else check_store(target, heal_from or ())
-    if as_json:
-        print(json.dumps({**asdict(seen), "sound": seen.sound}, indent=2))
-    else:
-        what = f"{seen.layers} layers" + (f" in {seen.objects} objects" if seen.objects else "")
-        for layer in seen.healed:
-            print(f"healed: {layer}")
-        for finding in seen.findings:
-            print(f"{finding.where}: {finding.what}")
-        verdict = "sound" if seen.sound else f"{len(seen.findings)} problem(s)"
-        usable = (
-            f"recoverable up to epoch {seen.recoverable}" if seen.recoverable else "not recoverable from here"
-        )
-        print(f"{seen.path}: epoch {seen.epoch}, {what}: {verdict}" + ("" if seen.sound else f"; {usable}"))
-    if not seen.sound:
-        raise typer.Exit(2)
+for verb in (recovering.recover, recovering.drill, recovering.fsck):
+    commands.command()(verb)
 
 
 def _explained(file: Path, view: str | None) -> tuple[dict[str, Any], str]:

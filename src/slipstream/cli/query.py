@@ -17,10 +17,10 @@ from pyspark.sql.types import NumericType
 from slipstream.app import ordered
 from slipstream.cli.tables import Answer
 from slipstream.datasource import SlipstreamSource
-from slipstream.durability.store import Store
 from slipstream.durability.timetravel import resolve_epoch
 from slipstream.errors import QueryFailed, UnknownView
 from slipstream.session import start_session
+from slipstream.store.store import Store
 
 _NOT_FOUND = "TABLE_OR_VIEW_NOT_FOUND"
 
@@ -28,7 +28,7 @@ _NOT_FOUND = "TABLE_OR_VIEW_NOT_FOUND"
 def ask(path: Path, text: str, as_of: str | None, limit: int) -> Answer:
     """Answer SQL over a store. What can be refused without a Spark is refused before one starts."""
     store = Store.existing(path)
-    epoch = resolve_epoch(store.root, as_of)
+    epoch = resolve_epoch(store.disk, as_of)
     with TemporaryDirectory() as warehouse:  # Spark makes one where it runs, unless told
         spark = start_session("slipstream query", None, 2, settings={"spark.sql.warehouse.dir": warehouse})
         try:
@@ -52,7 +52,7 @@ def answer(spark: SparkSession, store: Store, text: str, epoch: int, limit: int)
 
 def _analysed(spark: SparkSession, store: Store, text: str, epoch: int) -> DataFrame:
     """The query as a DataFrame: each view that Spark does not find is loaded, so only those that are read are."""
-    views = store.catalog()["views"]
+    views = store.catalog().views
     left = {name.lower(): name for name in views}
     while True:
         try:
@@ -65,7 +65,7 @@ def _analysed(spark: SparkSession, store: Store, text: str, epoch: int) -> DataF
             if view is None:
                 raise UnknownView(missing, views) from None
         reader = spark.read.format("slipstream").option("view", view).option("asOf", epoch)
-        frame = ordered(reader.load(str(store.root)), views[view]["order"])
+        frame = ordered(reader.load(str(store.root)), views[view].order)
         frame.createOrReplaceTempView(view)
 
 

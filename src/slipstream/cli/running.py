@@ -86,7 +86,9 @@ def aside(work: Callable[[], T]) -> T:
 def run_app(app: App, until: str | int | None, display: Display, signals: Signals) -> Summary:
     """Run an app until it is done or the user stops it; a failure of the engine is raised here."""
     events: queue.SimpleQueue[Event] = queue.SimpleQueue()
+    notices: queue.SimpleQueue[str] = queue.SimpleQueue()
     app.on_epoch(_reporter(app, events.put))
+    app.on_notice(notices.put)
     signals.watched = True
     engine = _Worker(lambda: app.run(until))
     engine.start()
@@ -99,6 +101,8 @@ def run_app(app: App, until: str | int | None, display: Display, signals: Signal
             report, backlog = events.get()
             progress = progress.after(report, backlog)
             display.epoch(report, progress)
+        while not notices.empty():
+            display.say(notices.get())
         display.tick(progress, time.time())
         if not alive:
             signals.watched = False

@@ -61,7 +61,11 @@ def status_picture(status: Status, now: float) -> RenderableType:
             )
         )
     return Group(
-        head, *facts, *_apart(_views(status), *_replicas(status), *_sources(status), _latest(status))
+        head,
+        *facts,
+        *_apart(
+            _views(status), *_replicas(status), *_troubles(status, now), *_sources(status), _latest(status)
+        ),
     )
 
 
@@ -94,6 +98,18 @@ def _replicas(status: Status) -> list[Table]:
         made.add_row(
             Text(url), f"{lag.durable:,}", behind, wording.size(lag.bytes), wording.span(lag.seconds), trouble
         )
+    return [made]
+
+
+def _troubles(status: Status, now: float) -> list[Table]:
+    """What went wrong last in each part, and whether it is over."""
+    if not status.frontiers.errors:
+        return []
+    made = table(["part", "trouble", "since", "over"])
+    for part, trouble in sorted(status.frontiers.errors.items()):
+        over = "not yet" if trouble.over is None else f"{wording.span(now - trouble.over)} ago"
+        text = Text(trouble.error.partition("\n")[0], "red" if trouble.over is None else "")
+        made.add_row(part, text, f"{wording.span(now - trouble.time)} ago", over)
     return [made]
 
 

@@ -50,7 +50,9 @@ class Policy:
 
 @dataclass(frozen=True)
 class Engine:
-    """A process that was started: its last sign of life, for how long it has been silent, how long it has run."""
+    """A process that was started: its last sign of life, for how long it has been silent, and how long it had run when
+    it gave that sign. Silence counts as running only once it is over: a stuck engine does not run.
+    """
 
     number: int
     beat: Beat = _NO_BEAT
@@ -65,9 +67,9 @@ class Engine:
 
     def seen(self, beat: Beat | None, seconds: float) -> Engine:
         """After a look, `seconds` after the one before."""
-        ran = self.ran + seconds if self.beat.state == "running" else self.ran
         if beat is None or beat.count == self.beat.count:
-            return replace(self, silent=self.silent + seconds, ran=ran)
+            return replace(self, silent=self.silent + seconds)
+        ran = self.ran + self.silent + seconds if self.beat.state == "running" else self.ran
         first = beat.epoch if beat.state == "running" and self.first_epoch is None else self.first_epoch
         return replace(self, beat=beat, silent=0.0, ran=ran, first_epoch=first)
 

@@ -7,7 +7,7 @@ is plain JSON, in the store's catalog.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -53,7 +53,7 @@ class Contents:
         }
 
     @staticmethod
-    def described(said: dict[str, Any]) -> Contents:
+    def described(said: Mapping[str, Any]) -> Contents:
         schema, stored, types = (
             pa.ipc.read_schema(pa.py_buffer(bytes.fromhex(said[name])))
             for name in ("schema", "stored", "types")

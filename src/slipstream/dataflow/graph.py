@@ -1,7 +1,7 @@
 """The operator graph as plain data: what `explain` prints and what `status` counts.
 
-A step is one operator of one view (or source). Ids are positions in the plan, so that the same query has the
-same ids, and the same traces, whenever and wherever it is compiled.
+A step is one operator of one view (or source). Its traces are named by what the operator means, so that the same query
+has the same traces, whenever and wherever it is compiled.
 """
 
 from __future__ import annotations

@@ -1,19 +1,37 @@
-"""What the agent's threads tell each other, and what they tell the world.
+"""What the agent's parts tell each other, and what they tell the world.
 
-Each follower (a replica's thread, or the one that flushes to the local disk) posts how far it is. From that come the
-barriers that merging respects, and a file in the store, `replication.json`, that the engine and `slipstream status`
-read. The file is replaced as a whole; nothing waits for it.
+Each part posts how far it is: each replica's follower, the persister, and what went wrong last in any of them. From
+that come the barriers that merging respects, and the document `progress.json` in the store that the engine and
+`slipstream status` read. It is replaced as a whole, and flushed when what was promised has moved (persisted, safe), so
+that a start after a power cut knows how much must be there. A damaged one says nothing, and is written again.
+
+What is posted counts at once for the other parts; writing it comes after and never holds anybody up. One part at a
+time writes, with no lock held, until nothing newer is there to be written. A write that fails is made up for by the
+next. Where a later incarnation has the store, nothing is written: what is said there is its own.
+
+`safe` only grows within an incarnation, whatever happens to a replica: it is what users were told. What was known
+before counts up to the epoch at which this incarnation began.
 """
 
 from __future__ import annotations
 
-import json
-import os
+import logging
 import threading
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
+from typing import Any
 
-FILE = "replication.json"
+from slipstream.clock import Clock, SystemClock
+from slipstream.errors import StoreTrouble
+from slipstream.store import documents
+from slipstream.store.disk import Disk
+from slipstream.store.events import fields
+from slipstream.store.layout import PROGRESS
+from slipstream.store.store import Store
+
+_LOOK_EVERY = 30.0  # seconds between two looks at what stands in `progress.json`
+_LOG = logging.getLogger("slipstream.agent")
 
 
 @dataclass(frozen=True)
@@ -23,6 +41,16 @@ class Word:
     computed: int
     keep_from: int
     histories: tuple[str, ...]  # traces whose history is kept; of the others only the present is
+
+
+@dataclass(frozen=True)
+class Told:
+    """A word whose epochs are summed up. totals: the checksum of each view's contents, by the keys of
+    `Catalog.summed`.
+    """
+
+    word: Word
+    totals: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -39,86 +67,263 @@ class Progress:
 
 
 @dataclass(frozen=True)
+class Trouble:
+    """What went wrong last in a part of the agent. over: when the part worked again, None while it does not."""
+
+    time: float
+    error: str
+    over: float | None = None
+
+
+@dataclass(frozen=True)
 class Replication:
     """All of it: the epoch flushed to the local disk, each replica by its URL, without secrets, how many of them make
-    an epoch safe, and the damage that was found last.
+    an epoch safe, the newest epoch that ever was, the trouble of each part, and the layers (TRACE/LAYER) that were
+    found damaged and not replaced yet.
     """
 
     persisted: int = 0
-    replicas: dict[str, Progress] = field(default_factory=dict)
+    replicas: Mapping[str, Progress] = field(default_factory=dict)
     incarnation: int = 0
     safe_on: int = 1
-    damage: str | None = None
+    safe: int = 0
+    errors: Mapping[str, Trouble] = field(default_factory=dict)
+    damaged: tuple[str, ...] = ()
+
+    @property
+    def damage(self) -> str | None:
+        """The damage that is there, in a sentence."""
+        if not self.damaged:
+            return None
+        return f"damaged layers, of which no replica has a copy: {', '.join(self.damaged)}"
+
+    def encode(self) -> documents.Body:
+        return asdict(self)
+
+    @staticmethod
+    def decode(body: Mapping[str, Any]) -> Replication:
+        return Replication(
+            persisted=body["persisted"],
+            replicas={url: Progress(**each) for url, each in body["replicas"].items()},
+            incarnation=body["incarnation"],
+            safe_on=body["safe_on"],
+            safe=body["safe"],
+            errors={part: Trouble(**each) for part, each in body["errors"].items()},
+            damaged=tuple(body["damaged"]),
+        )
 
 
-def read_replication(root: Path) -> Replication:
-    """What the agent said last; nothing where there never was one with replicas."""
+def safe_epoch(durable: list[int], safe_on: int) -> int:
+    """The epoch up to which `safe_on` of the replicas hold everything."""
+    if not durable or safe_on < 1 or safe_on > len(durable):
+        return 0
+    return sorted(durable, reverse=True)[safe_on - 1]
+
+
+def read_replication(disk: Disk) -> Replication:
+    """What the agent said last; nothing where there never was one, or where that cannot be read."""
     try:
-        said = json.loads((root / FILE).read_text())
-    except (FileNotFoundError, json.JSONDecodeError):
+        return decode_replication(disk.read(PROGRESS)) or Replication()
+    except (FileNotFoundError, IsADirectoryError):
         return Replication()
-    replicas = {url: Progress(**each) for url, each in said["replicas"].items()}
-    return Replication(said["persisted"], replicas, said["incarnation"], said["safe_on"], said["damage"])
+
+
+def decode_replication(raw: bytes) -> Replication | None:
+    """What `progress.json` says, if it is whole."""
+    try:
+        found = documents.decode(raw)
+        return None if isinstance(found, str) else Replication.decode(found)
+    except (KeyError, TypeError, AttributeError):
+        return None
 
 
 class Board:
-    """Shared by the agent's threads."""
+    """Shared by the agent's parts."""
 
-    def __init__(self, root: Path, incarnation: int, urls: tuple[str, ...], safe_on: int = 1) -> None:
-        self._root = root
-        self._changed = threading.Condition()
-        self._word: Word | None = None
-        known = read_replication(root)
-        replicas = {url: replace(known.replicas.get(url, Progress()), error=None) for url in urls}
-        self._said = Replication(known.persisted, replicas, incarnation, safe_on)
-        self._barriers = {url: frozenset({each.durable}) for url, each in replicas.items()}
+    def __init__(
+        self,
+        store: Store,
+        incarnation: int,
+        urls: tuple[str, ...],
+        safe_on: int = 1,
+        *,
+        after: int = 0,
+        clock: Clock | None = None,
+    ) -> None:
+        self._store, self._incarnation, self._clock = store, incarnation, clock or SystemClock()
+        self._lock = threading.Lock()
+        self._wakes: list[threading.Event] = []
+        self._heard: Word | None = None
+        self._told: Told | None = None
+        self._said = _carried_over(read_replication(store.disk), incarnation, urls, safe_on, after)
+        self._barriers = {url: frozenset({each.durable}) for url, each in self._said.replicas.items()}
+        self._unwritten = self._writing = self._failing = False
+        self._flushed: tuple[int, int] | None = None
+        self._look = self._clock.monotonic() + _LOOK_EVERY
 
-    def tell(self, word: Word) -> None:
-        with self._changed:
-            self._word = word
-            self._changed.notify_all()
+    def waker(self) -> threading.Event:
+        """An event that is set whenever there is something new to do."""
+        wake = threading.Event()
+        with self._lock:
+            self._wakes.append(wake)
+        return wake
 
-    def await_word(self, after: int, timeout: float | None = None) -> Word | None:
-        """The newest word, once it is about an epoch after `after`; None if that takes too long."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._word is not None and self._word.computed > after, timeout)
-            return self._word if self._word is not None and self._word.computed > after else None
+    def hear(self, word: Word) -> None:
+        """The engine's newest word; it is told on once its epochs are summed up."""
+        with self._lock:
+            self._heard = word
+            self._wake()
+
+    @property
+    def heard(self) -> Word | None:
+        with self._lock:
+            return self._heard
+
+    def tell(self, word: Word, totals: Mapping[str, int] | None = None) -> None:
+        with self._lock:
+            self._told = Told(word, totals or {})
+            self._wake()
+
+    @property
+    def told(self) -> Told | None:
+        with self._lock:
+            return self._told
 
     def barriers(self) -> frozenset[int]:
-        """Epochs that followers stand at, or are about to."""
-        with self._changed:
-            return frozenset().union(*self._barriers.values())
+        """Epochs that followers stand at, or are about to, and the one up to which all is on the disk itself: a start
+        after a power cut may have to go back there.
+        """
+        with self._lock:
+            return frozenset({self._said.persisted}).union(*self._barriers.values())
 
-    def aim(self, url: str, durable: int) -> Word | None:
+    def aim(self, url: str, durable: int) -> Told | None:
         """The newest word, for a follower that has everything up to `durable` and sets out to go as far as it says.
 
         From now on nothing is merged across either epoch.
         """
-        with self._changed:
-            ends = {durable} if self._word is None else {durable, self._word.computed}
+        with self._lock:
+            ends = {durable} if self._told is None else {durable, self._told.word.computed}
             self._barriers[url] = frozenset(ends)
-            return self._word
+            return self._told
 
-    def post(self, url: str, progress: Progress) -> None:
-        with self._changed:
-            self._said = replace(self._said, replicas={**self._said.replicas, url: progress})
-            self._write()
+    def post(self, url: str, change: Callable[[Progress], Progress]) -> None:
+        """Change what is known of a replica."""
+
+        def changed(said: Replication) -> Replication:
+            replicas = {**said.replicas, url: change(said.replicas.get(url, Progress()))}
+            safe = safe_epoch([each.durable for each in replicas.values()], said.safe_on)
+            return replace(said, replicas=replicas, safe=max(said.safe, safe))
+
+        self._change(changed)
 
     def progress(self, url: str) -> Progress:
-        with self._changed:
-            return self._said.replicas[url]
+        with self._lock:
+            return self._said.replicas.get(url, Progress())
+
+    @property
+    def safe(self) -> int:
+        with self._lock:
+            return self._said.safe
 
     def persisted(self, epoch: int) -> None:
-        with self._changed:
-            self._said = replace(self._said, persisted=epoch)
-            self._write()
+        self._change(lambda said: replace(said, persisted=epoch))
 
-    def damage(self, found: str | None) -> None:
-        with self._changed:
-            self._said = replace(self._said, damage=found)
-            self._write()
+    def trouble(self, part: str, error: str) -> None:
+        """A part cannot do its work, for now."""
+        found = Trouble(self._clock.now(), error)
+        self._change(lambda said: replace(said, errors={**said.errors, part: found}))
 
-    def _write(self) -> None:
-        temporary = self._root / f".{FILE}.{os.getpid()}"
-        temporary.write_text(json.dumps(asdict(self._said)))
-        temporary.rename(self._root / FILE)
+    def troubled(self, part: str) -> bool:
+        """Whether a part has not done its work since something was wrong with it."""
+        with self._lock:
+            known = self._said.errors.get(part)
+            return known is not None and known.over is None
+
+    def works(self, part: str) -> None:
+        """A part has done its work: whatever was wrong with it is over."""
+        now = self._clock.now()
+
+        def changed(said: Replication) -> Replication:
+            known = said.errors.get(part)
+            if known is None or known.over is not None:
+                return said
+            return replace(said, errors={**said.errors, part: replace(known, over=now)})
+
+        self._change(changed)
+
+    def damaged(self, layers: tuple[str, ...]) -> None:
+        """The layers that are damaged now."""
+        self._change(lambda said: replace(said, damaged=layers))
+
+    def settle(self) -> None:
+        """Write what is posted and not written yet, unless somebody is about it. Now and then see that it still stands:
+        a predecessor that did not know that it was succeeded may have written last.
+        """
+        now = self._clock.monotonic()
+        if now >= self._look:
+            self._look = now + _LOOK_EVERY
+            with suppress(OSError, StoreTrouble):
+                self._unwritten |= read_replication(self._store.disk).incarnation != self._incarnation
+        while True:
+            with self._lock:
+                if self._writing or not self._unwritten:
+                    return
+                self._writing, self._unwritten = True, False
+                said = self._said
+            problem = self._write(said)
+            with self._lock:
+                self._writing = False
+                failed_before, self._failing = self._failing, problem is not None
+                self._unwritten = self._unwritten or problem is not None
+            if problem is not None:
+                if not failed_before:
+                    _LOG.warning("progress cannot be written", extra=fields(part="board", cause=problem))
+                return
+
+    def _change(self, change: Callable[[Replication], Replication]) -> None:
+        with self._lock:
+            changed = change(self._said)
+            self._unwritten = self._unwritten or changed != self._said
+            self._said = changed
+        self.settle()
+
+    def _write(self, said: Replication) -> str | None:
+        try:
+            if self._store.last_incarnation() > self._incarnation:
+                return None
+            promised = (said.persisted, said.safe)
+            body = documents.encode(said.encode())
+            self._store.disk.replace(PROGRESS, body, flushed=promised != self._flushed)
+            self._flushed = promised
+        except (OSError, StoreTrouble) as error:
+            return str(error)
+        return None
+
+    def _wake(self) -> None:
+        for wake in self._wakes:
+            wake.set()
+
+
+def _carried_over(
+    known: Replication, incarnation: int, urls: tuple[str, ...], safe_on: int, after: int
+) -> Replication:
+    """What an earlier agent said, as far as it still counts: an incarnation that began after an epoch knows nothing of
+    what an earlier one did past it.
+    """
+    last = None if known.incarnation == incarnation else after
+
+    def upto(epoch: int) -> int:
+        return epoch if last is None else min(epoch, last)
+
+    replicas = {url: known.replicas.get(url, Progress()) for url in urls}
+    return Replication(
+        persisted=upto(known.persisted),
+        replicas={
+            url: replace(each, durable=upto(each.durable), error=None) for url, each in replicas.items()
+        },
+        incarnation=incarnation,
+        safe_on=safe_on,
+        safe=upto(known.safe),
+        errors=known.errors,
+        damaged=known.damaged,
+    )

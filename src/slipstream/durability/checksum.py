@@ -1,51 +1,65 @@
 """The epoch checksum: for each view and epoch, the sum over its updates of hash(row) * diff, modulo 2^64.
 
-It is linear, so it does not care how updates are cut into layers, shards or merges: the sums of the epochs up to t add
-up to the sum over the view's rows as of t, each as often as it occurs. Recorded when the updates are fresh, and
-compared with what a store or a replica holds much later, it proves that nothing was lost or doubled on the way.
+It is linear, so it does not care how updates are cut into layers, shards or merges: the sums of the epochs up to t
+add up to the sum over the view's rows as of t, each as often as it occurs. Recorded when the updates are fresh, and
+compared with what a store or a replica holds much later, it proves that nothing was lost, doubled or changed on the
+way.
 
-A bag's rows bring their hash with them (`r`). The rows of a keyed trace are hashed here, from their columns; an update
-of one is its old version taken away and its new one added. The agent does this, before it merges: `sums.jsonl` has a
-line an epoch, {"epoch": 7, "sums": {KEY: "1f..."}}, by the keys of `identity.summed`.
+A row's hash is over its values (`hashing`), not over a hash that is stored beside them. An update of a keyed trace is
+its old version taken away and its new one added.
+
+The agent adds up (`sums`): `sums/N.log` is a chain of checked lines, {"summed": 7, "totals": {KEY: "1f.."}}, by the
+keys of `Catalog.summed`: the checksum of what each view holds as of epoch 7. Its first line says where incarnation N
+began. So of an earlier log what comes after that epoch counts no more. A view whose total is not in a line is not
+known as of that epoch; a total is never made up.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.types as pt
 
+from slipstream.durability.hashing import ODD, Words, row_hashes
 from slipstream.errors import MissingLayer
+from slipstream.store import chain
+from slipstream.store.disk import Disk
+from slipstream.store.layout import SUMS, log_number, sums_log
 from slipstream.trace import Span, TraceReader
-from slipstream.trace.rows import added_columns, column, integers, is_bag, key_columns, value_columns, weights
+from slipstream.trace.rows import (
+    column,
+    identity_columns,
+    integers,
+    is_bag,
+    key_columns,
+    sum_columns,
+    value_columns,
+)
 
-FILE = "sums.jsonl"
-Words = npt.NDArray[np.uint64]
+MODULUS = 1 << 64
+_COLUMNS_ADDED = np.uint64(ODD)
 
-_MIX = np.uint64(0x9E3779B97F4A7C15)
+Totals = Mapping[str, int]
+StateSum = Callable[[str, int], int]
 
 
 def epoch_sums(directory: Path, since: int, until: int) -> dict[int, int]:
     """The checksum of each epoch after `since` up to `until`, from the log of a trace."""
+    if until <= since:
+        return {}
     reader = TraceReader(directory, until, Span.whole())
     if not is_bag(reader.schema):
         return {epoch: _keyed_sum(directory, epoch, reader.schema) for epoch in range(since + 1, until + 1)}
-    table = reader.log(since, until, ["r", "epoch", *added_columns(reader.schema)])
+    table = reader.log(since, until, [*_weighed(reader.schema), "epoch"])
     weighted = weights(table)
     epochs = integers(table, "epoch")
     found = dict.fromkeys(range(since + 1, until + 1), 0)
     order = np.argsort(epochs, kind="stable")
     firsts = np.flatnonzero(np.diff(epochs[order], prepend=-1)) if len(order) else order
-    for epoch, total in zip(
-        epochs[order][firsts].tolist(), _sums(weighted[order], firsts).tolist(), strict=True
-    ):
-        found[epoch] = total
+    sums = np.add.reduceat(weighted[order], firsts) if len(firsts) else weighted
+    found.update(zip(epochs[order][firsts].tolist(), sums.tolist(), strict=True))
     return found
 
 
@@ -67,135 +81,91 @@ def _keyed_sum(directory: Path, epoch: int, schema: pa.Schema) -> int:
         for name in reversed(keys):
             old = old.add_column(0, name, column(table, name))
         total -= int(row_hashes(old)[known].sum(dtype=np.uint64))
-    return total % (1 << 64)
+    return total % MODULUS
 
 
 def state_sum(directory: Path, epoch: int) -> int:
     """The checksum of everything that a trace holds as of an epoch."""
+    if epoch == 0:
+        return 0
     reader = TraceReader(directory, epoch, Span.whole())
-    total = 0
     bag = is_bag(reader.schema)
-    for table in reader.snapshot(["r", *added_columns(reader.schema)] if bag else None):
+    total = 0
+    for table in reader.snapshot(_weighed(reader.schema) if bag else None):
         rows = table.combine_chunks()
         words = weights(rows) if bag else row_hashes(rows)
         total += int(words.sum(dtype=np.uint64))
-    return total % (1 << 64)
+    return total % MODULUS
 
 
-def row_hashes(table: pa.Table) -> Words:
-    """A hash of each row, over all columns in order: the same for the same values, in any process."""
-    hashes = np.full(table.num_rows, _MIX, dtype=np.uint64)
+def weights(table: pa.Table) -> Words:
+    """What each update of a bag adds to its epoch checksum: the row's hash times its diff, and so with each of its
+    sums, by hashes of their own.
+    """
+    row = row_hashes(table.select(identity_columns(table.schema)))
     with np.errstate(over="ignore"):
-        for name in table.column_names:
-            hashes = (hashes ^ _mixed(_words(column(table, name)))) * _MIX
-            hashes ^= hashes >> np.uint64(29)
-    return hashes
+        weighted = row * integers(table, "diff").view(np.uint64)
+        for i, name in enumerate(sum_columns(table.schema)):
+            other = row ^ (_COLUMNS_ADDED * np.uint64(i + 1))
+            weighted += other * integers(table, name).view(np.uint64)
+    return weighted
 
 
-def record(root: Path, traces: Mapping[str, str], since: int, until: int) -> None:
-    """Note the checksums of the epochs after `since` up to `until`."""
-    by_epoch: dict[int, dict[str, str]] = {epoch: {} for epoch in range(since + 1, until + 1)}
-    for key, trace in traces.items():
-        for epoch, total in epoch_sums(root / trace, since, until).items():
-            by_epoch[epoch][key] = f"{total:x}"
-    with (root / FILE).open("a") as file:
-        file.write(
-            "".join(json.dumps({"epoch": epoch, "sums": sums}) + "\n" for epoch, sums in by_epoch.items())
-        )
+def _weighed(schema: pa.Schema) -> list[str]:
+    """The columns of a bag that `weights` needs; it tells a bag by `r`."""
+    return ["r", *identity_columns(schema), "diff", *sum_columns(schema)]
 
 
-class SumsTail:
-    """Reads on from where it stopped: the notes of some epochs, as lines."""
-
-    def __init__(self, root: Path) -> None:
-        self._path, self._offset = root / FILE, 0
-        self._waiting: dict[int, str] = {}
-
-    def read(self, since: int, until: int) -> list[str]:
-        """The notes of epochs after `since` up to `until`, each once."""
-        if self._path.exists():
-            with self._path.open("rb") as file:
-                file.seek(self._offset)
-                for raw in file:
-                    if not raw.endswith(b"\n"):
-                        break
-                    self._offset += len(raw)
-                    self._waiting |= {epoch: raw.decode() for epoch in parse_sums(raw.decode())}
-        due = sorted(epoch for epoch in self._waiting if epoch <= until)
-        return [line for epoch in due if (line := self._waiting.pop(epoch)) and epoch > since]
+def encode_totals(totals: Totals) -> dict[str, str]:
+    return {key: f"{total:x}" for key, total in sorted(totals.items())}
 
 
-def read_sums(root: Path) -> dict[int, dict[str, int]]:
-    """What was noted, by epoch and trace; the last note of an epoch counts."""
-    return parse_sums((root / FILE).read_text() if (root / FILE).exists() else "")
+def decode_totals(said: Mapping[str, str]) -> dict[str, int]:
+    return {key: int(total, 16) for key, total in said.items()}
 
 
-def parse_sums(text: str) -> dict[int, dict[str, int]]:
-    found = {}
-    for line in text.splitlines():
+def sums_line(before: str, epoch: int, totals: Totals) -> tuple[str, bytes]:
+    """The digest of a line of `sums/N.log`, and the line."""
+    return chain.encode(before, {"summed": epoch, "totals": encode_totals(totals)})
+
+
+def sums_of(line: chain.Line) -> tuple[int, dict[str, int]] | None:
+    """The epoch and totals that a line tells of; None if it is no such line."""
+    try:
+        return int(line.body["summed"]), decode_totals(line.body["totals"])
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return None
+
+
+def read_totals(disk: Disk) -> tuple[dict[int, dict[str, int]], list[str]]:
+    """The totals that are known, by epoch, and what is wrong with the logs, if anything is."""
+    known: dict[int, dict[str, int]] = {}
+    problems: list[str] = []
+    numbers = (log_number(name) for name in disk.list(SUMS))
+    for number in sorted(number for number in numbers if number is not None):
         try:
-            said = json.loads(line)
-        except json.JSONDecodeError:  # torn by a crash: those epochs are noted again
+            found = chain.scan(disk.read(sums_log(number)))
+        except (FileNotFoundError, IsADirectoryError) as error:
+            problems.append(f"{sums_log(number)}: it cannot be read ({type(error).__name__})")
             continue
-        found[said["epoch"]] = {trace: int(total, 16) for trace, total in said["sums"].items()}
-    return found
+        if found.problem is not None:
+            problems.append(f"{sums_log(number)}: {found.problem}")
+        lines = [said for line in found.lines if (said := sums_of(line)) is not None]
+        if lines:
+            known = {epoch: totals for epoch, totals in known.items() if epoch <= lines[0][0]}
+            known |= dict(lines)
+    return known, problems
 
 
-def noted(root: Path) -> int:
-    """The epoch up to which every checksum is noted, from the first on."""
-    epochs = read_sums(root)
-    last = 0
-    while last + 1 in epochs:
-        last += 1
-    return last
-
-
-def mismatches(
-    root: Path, sums: Mapping[int, Mapping[str, int]], epoch: int, traces: Mapping[str, str]
-) -> list[str]:
-    """The traces whose contents as of an epoch do not add up to what was noted, of those that were noted throughout."""
-    noted_sums = [sums.get(each, {}) for each in range(1, epoch + 1)]
+def mismatches(totals: Totals, traces: Mapping[str, str], epoch: int, state: StateSum) -> list[str]:
+    """The traces whose contents as of an epoch do not add up to the totals, of those that have one."""
     wrong = []
     for key, trace in traces.items():
-        if epoch and all(key in each for each in noted_sums):
-            total = sum(each[key] for each in noted_sums) % (1 << 64)
-            with suppress(MissingLayer):
-                if state_sum(root / trace, epoch) != total:
-                    wrong.append(trace)
+        if key in totals:
+            try:
+                found = state(trace, epoch)
+            except MissingLayer:
+                continue
+            if found != totals[key]:
+                wrong.append(trace)
     return sorted(wrong)
-
-
-def _sums(words: Words, firsts: npt.NDArray[np.int64]) -> Words:
-    return np.add.reduceat(words, firsts) if len(firsts) else words
-
-
-def _mixed(words: Words) -> Words:
-    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return words ^ (words >> np.uint64(31))
-
-
-def _words(array: pa.Array) -> Words:
-    """Each value as 64 bits; NULL as one number of its own, every NaN as one, and -0.0 as 0.0."""
-    kind = array.type
-    if pt.is_floating(kind):
-        values = array.fill_null(0).to_numpy(zero_copy_only=False).astype(np.float64) + 0.0
-        words = np.where(np.isnan(values), np.nan, values).view(np.uint64)
-    elif pt.is_integer(kind) or pt.is_boolean(kind):
-        words = array.fill_null(0).cast(pa.int64()).to_numpy(zero_copy_only=False).view(np.uint64)
-    elif pt.is_temporal(kind) and kind.bit_width == 64:
-        words = array.view(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False).view(np.uint64)
-    elif pt.is_decimal(kind) and kind.bit_width % 64 == 0:
-        width = kind.bit_width // 64
-        stored = np.frombuffer(array.buffers()[1], dtype=np.uint64)
-        wide = stored[array.offset * width : (array.offset + len(array)) * width].reshape(len(array), width)
-        words = wide[:, 0].copy()
-        for i in range(1, width):
-            words = _mixed(words) ^ wide[:, i]
-    else:
-        from pandas.util import hash_array  # slow to load, and seldom needed
-
-        words = hash_array(np.array([repr(value) for value in array.to_pylist()], dtype=object))
-    if array.null_count:
-        words = np.where(array.is_null().to_numpy(zero_copy_only=False), np.uint64(0x6E756C6C), words)
-    return words.astype(np.uint64, copy=False)

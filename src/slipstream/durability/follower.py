@@ -1,38 +1,36 @@
-"""A follower: the agent's thread that keeps one replica up to date.
+"""A follower: the part of the agent that keeps one replica up to date.
 
 In a circle: take what has gathered since the last commit, send it, commit; then do the replica's own upkeep, if any is
 due. What to send and what to merge is decided in `replicate`; here it is carried out. Nobody waits for a follower, and
 a follower waits for nobody but its replica: slow storage makes its increments larger and fewer.
 
-Layers are mapped when they are chosen, so that merging and removing, in the main thread, never gets in the way. An
-error leaves the replica as its last commit says; the follower reads that again and goes on, after a pause that grows.
+A follower begins by joining: whose replica is it (`joining`), which commit is its newest, and is all there that the
+commit names? A newest commit that is damaged or gone is said to be, and the one before counts; whatever a replica
+lacks is sent again. Now and then it looks again, even if there is nothing to send. After an error it joins anew, so
+what it knows of a replica is what the replica says.
+
+A commit comes after everything that it names, and removing comes after a commit. Right before each removal the claims
+are read again: what a later incarnation may need is not this one's to delete.
 """
 
 from __future__ import annotations
 
-import json
-import os
-import shutil
-import threading
-import time
-import uuid
+import hashlib
+import logging
 from collections import deque
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 
+from slipstream.clock import Clock
 from slipstream.crashing import crash_point, crash_points
-from slipstream.durability.board import Board, Progress, Word
-from slipstream.durability.checksum import SumsTail
-from slipstream.durability.homecoming import all_home
-from slipstream.durability.identity import identities
-from slipstream.durability.inbox import fetch_layers, fetch_object, newest_manifest
-from slipstream.durability.lineage import LineageTail
-from slipstream.durability.manifest import ClaimName, Kept, Manifest, Segment, Stored
+from slipstream.durability.ahead import Shipping, segments_of, tiles
+from slipstream.durability.board import Board, Progress, Told, Word
+from slipstream.durability.checksum import encode_totals
+from slipstream.durability.healing import Healing
+from slipstream.durability.joining import Origin, check_claimed, check_claims, check_owner, join
+from slipstream.durability.manifest import CommitName, Kept, Manifest, Segment, Stored, valid_commits
 from slipstream.durability.outbox import Outbox
-from slipstream.durability.pack import Held, encode_schema
-from slipstream.durability.persist import flush_lineage
-from slipstream.durability.replica import Replica, shown
+from slipstream.durability.replica import Objects, checked_body, shown
 from slipstream.durability.replicate import (
     COMMITS_KEPT,
     after_upkeep,
@@ -40,15 +38,16 @@ from slipstream.durability.replicate import (
     plan_garbage,
     plan_increment,
     plan_replica_upkeep,
-    superseded,
     without,
 )
-from slipstream.errors import SupersededOnReplica
-from slipstream.trace import Merge, Pack, carry_out, list_layers, open_layer
+from slipstream.durability.work import LayerWork, ScratchWork
+from slipstream.errors import DamagedLayer, DamagedLineage, DamagedObject, SlipstreamError
+from slipstream.store import documents
+from slipstream.store.events import fields
+from slipstream.store.layout import AWAY, LINEAGE, SPOOL, lineage_log
+from slipstream.trace import LayerName, Merge, Pack
 
 crash_points(
-    replica__before_claim="a follower is about to claim its incarnation on a replica",
-    replica__after_claim="the claim is on the replica",
     replica__before_commit="everything is uploaded, and the commit is not",
     replica__after_commit="the commit is on the replica, and nobody was told",
     replica__before_discard="objects that nobody needs are about to be deleted",
@@ -57,143 +56,170 @@ crash_points(
 
 _ATTEMPTS = 5
 _IDLE = 1.0
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 30.0
-FOLDERS = ("data", "lineage", "catalog")
+_LOOK_EVERY = 30.0
+FOLDERS = ("data", LINEAGE, "sums", "catalog")
 _GARBAGE_EVERY = 8  # commits between two looks for garbage
+_LOG = logging.getLogger("slipstream.agent")
 
 
-@dataclass(frozen=True)
-class Origin:
-    """Who replicates: the store, its app, the incarnation, the epoch after which it began, and a token of its own."""
-
-    root: Path
-    app: str
-    incarnation: int
-    after: int
-    token: str
-
-
-class Follower(threading.Thread):
+class Follower:
     """Keeps one replica up to date for as long as the process lives."""
 
-    def __init__(self, origin: Origin, url: str, board: Board) -> None:
-        super().__init__(name=f"replica {shown(url)}", daemon=True)
-        self._origin, self._url, self._board = origin, url, board
-        self._key = shown(url)
-        self._spool = origin.root / ".spool" / uuid.uuid4().hex
+    def __init__(
+        self,
+        origin: Origin,
+        objects: Objects,
+        *,
+        board: Board,
+        work: LayerWork,
+        healing: Healing,
+        clock: Clock,
+    ) -> None:
+        self._key = shown(objects.url)
+        self.name = f"replica {self._key}"
+        self._origin, self._objects, self._board, self._work = origin, objects, board, work
+        self._healing, self._clock = healing, clock
         self._joined: _Joined | None = None
+        self._look = 0.0
 
-    def run(self) -> None:
-        pause = _FIRST_PAUSE
-        while True:
-            try:
-                if not self.step():
-                    self._board.await_word(self._joined.manifest.epoch if self._joined else 0, _IDLE)
-                pause = _FIRST_PAUSE
-            except SupersededOnReplica as end:
-                self._post(str(end))
-                return
-            except Exception as error:  # a replica may fail in any way, and never takes the agent with it
-                self._post(f"{type(error).__name__}: {error}")
+    def step(self) -> float:
+        try:
+            return self._step()
+        except DamagedLayer as damage:
+            if self._healing.found(self.name, damage):
+                return 0.0
+            self._stuck(str(damage))
+            raise
+        except SlipstreamError as error:
+            self._joined = None
+            self._stuck(str(error))
+            raise
+
+    def _stuck(self, why: str) -> None:
+        self._board.post(self._key, lambda known: replace(known, error=why))
+
+    def _step(self) -> float:
+        joined = self._joined or self._join()
+        told = self._board.aim(self._key, joined.manifest.epoch)
+        if told is not None and (told.word.computed > joined.manifest.epoch or joined.due):
+            joined.send(told, self._board.safe)
+            self._board.aim(self._key, joined.manifest.epoch)
+            self._post(joined)
+            if joined.upkeep(told.word):
+                self._post(joined)
+            self._look = self._clock.monotonic() + _LOOK_EVERY
+            self._board.works(self.name)
+            return 0.0
+        if self._clock.monotonic() >= self._look:
+            self._look = self._clock.monotonic() + _LOOK_EVERY
+            lost = joined.look()
+            if lost is not None:
+                self._say(lost)
                 self._joined = None
-                time.sleep(pause)
-                pause = min(2 * pause, _LONGEST_PAUSE)
+                return 0.0
+        if joined.notice is None:
+            self._board.works(self.name)
+        return _IDLE
 
-    def step(self) -> bool:
-        """Do what is to be done next; whether there was anything."""
-        if self._joined is None:
-            self._joined = _Joined(self._origin, Replica(self._url), self._spool)
-            self._post(None)
-        word = self._board.aim(self._key, self._joined.manifest.epoch)
-        if word is None or not (word.computed > self._joined.manifest.epoch or self._joined.incomplete):
-            return False
-        self._joined.send(word)
-        self._board.aim(self._key, self._joined.manifest.epoch)
-        self._post(None)
-        if self._joined.upkeep(word):
-            self._post(None)
-        return True
-
-    def _post(self, error: str | None) -> None:
+    def _join(self) -> _Joined:
+        joined = _Joined(self._origin, self._objects, self._work, self._clock)
         known = self._board.progress(self._key)
-        if self._joined is None:
-            self._board.post(self._key, replace(known, error=error))
-            return
-        manifest = self._joined.manifest
-        self._board.post(
-            self._key,
-            Progress(
-                manifest.epoch,
-                manifest.clock,
-                known.behind,
-                len(manifest.objects),
-                manifest.size,
-                manifest.sequence,
-                error,
-            ),
-        )
+        if joined.notice is None and known.durable > joined.manifest.epoch:
+            joined.notice = (
+                f"it was said to hold epoch {known.durable}, and its newest commit is of epoch "
+                f"{joined.manifest.epoch}; what it lacks is sent again"
+            )
+        if joined.notice is not None:
+            self._say(joined.notice)
+        self._joined = joined
+        self._look = self._clock.monotonic() + _LOOK_EVERY
+        self._post(joined)
+        return joined
+
+    def _say(self, problem: str) -> None:
+        """Something is wrong with the replica, and is about to be put right."""
+        _LOG.error("a replica lost something", extra=fields(part=self.name, cause=problem))
+        self._board.trouble(self.name, f"replica '{self._key}': {problem}")
+
+    def _post(self, joined: _Joined) -> None:
+        manifest = joined.manifest
+
+        def changed(known: Progress) -> Progress:
+            return Progress(
+                durable=0 if joined.lacking else manifest.epoch,
+                clock=manifest.clock,
+                behind=known.behind,
+                objects=len(manifest.objects),
+                bytes=manifest.size,
+                commits=manifest.sequence,
+                error=joined.notice,
+            )
+
+        self._board.post(self._key, changed)
 
 
 class _Joined:
-    """A replica on which this incarnation is claimed, and what it holds."""
+    """A replica on which this incarnation is claimed, and what it holds. notice: what was wrong with it, until the
+    next commit. due: there must be another commit, whether there is a new epoch or not. lacking: something that its
+    newest commit names is not there.
+    """
 
-    def __init__(self, origin: Origin, replica: Replica, spool: Path) -> None:
-        self._origin, self._replica, self._spool = origin, replica, spool
-        self._outbox = Outbox(replica, origin.incarnation, spool)
-        self._claim()
-        found = newest_manifest(replica)
-        if found is None:
-            found = Manifest(origin.app, origin.incarnation, 0, 0, 0.0, "", {}, {}, {}, {}, ())
-        self.manifest = found
-        self._commits: deque[Manifest] = deque([found] if found.sequence else [], maxlen=COMMITS_KEPT)
-        self._tail, self._sums = LineageTail(origin.root, origin.incarnation), SumsTail(origin.root)
-        self._catalog: Stored | None = None
+    def __init__(self, origin: Origin, objects: Objects, work: LayerWork, clock: Clock) -> None:
+        self._origin, self._objects, self._work, self._clock = origin, objects, work, clock
+        self._outbox = Outbox(objects, origin.incarnation)
+        self.notice: str | None = None
+        self.due = self.lacking = False
+        join(objects, origin)
+        listed = _listed(objects)
+        commits = objects.list("commits")
+        found = self._newest(commits)
+        self.manifest = found or _empty(origin)
+        numbers = [commit.sequence for name in commits if (commit := CommitName.parse(name)) is not None]
+        self._sequence = max(numbers, default=0)
+        self._commits: deque[Manifest] = deque([found] if found is not None else [], maxlen=COMMITS_KEPT)
+        self._shipping = Shipping(origin, objects, listed)
+        self._sent: dict[str, Stored] = {}
+        self._catalog: tuple[bytes, Stored] | None = None
         self._until_garbage = 1
-        self.incomplete = False
-        self._look_through({name: size for folder in FOLDERS for name, size in replica.list(folder).items()})
+        self._look_through(listed)
 
-    def send(self, word: Word) -> None:
+    def send(self, told: Told, safe: int) -> None:
         """Send what the replica lacks, and commit."""
-        manifest = self.manifest
-        first = manifest.epoch + 1
-        logged = manifest.lineage[-1].hi if manifest.lineage else 0
-        catalog = json.loads((self._origin.root / "catalog.json").read_text())
-        traces = identities(catalog)
-        known = [trace for trace in traces if manifest.identities.get(trace) == traces[trace]]
-        layers = {trace: manifest.layers[trace] if trace in known else () for trace in traces}
-        held: list[Held] = []
-        for trace in traces:
-            since = manifest.epoch if trace in known else None
-            kept = word.keep_from if trace in word.histories else None
-            chosen, whole = self._open(trace, since, word.computed, kept)
-            held += chosen
-            if whole:
-                layers[trace] = ()
-        schemas = {trace: manifest.schemas[trace] for trace in traces if trace in manifest.schemas}
-        schemas |= {trace: encode_schema(layer.schema) for trace, layer in held}
-        objects, placed = self._outbox.layers(held, first, word.computed)
-        segments = manifest.lineage
-        if word.computed > logged:
-            flush_lineage(self._origin.root)  # a store never lags its replica, even after a power cut
-            lines = [*self._tail.read(logged, word.computed), *self._sums.read(logged, word.computed)]
-            body = "".join(lines).encode()
-            objects.append(self._outbox.text("lineage", logged + 1, word.computed, "jsonl", body))
-            segments = (*segments, Segment(logged + 1, word.computed, objects[-1].name))
-        if self._catalog is None:
-            self._catalog = self._outbox.text("catalog", 0, 0, "json", json.dumps(catalog).encode())
+        manifest, word = self.manifest, told.word
+        check_claimed(self._objects, self._origin)
+        store = self._origin.store
+        catalog = store.catalog()
+        traces = catalog.identities()
+        known = {trace for trace in traces if manifest.identities.get(trace) == traces[trace]}
+        objects, placed, whole, schemas = self._send_layers(traces, known, word)
+        layers = {
+            trace: manifest.layers.get(trace, ()) if trace in known and trace not in whole else ()
+            for trace in traces
+        }
+        segments, named = self._send_lineage(word.computed)
+        totals = {"epoch": word.computed, "totals": encode_totals(told.totals)}
+        sums = self._outbox.text("sums", "log", documents.encode(totals))
+        described = self._send_catalog(documents.encode(catalog.encode()))
         self._commit(
             replace(
                 manifest,
+                app=self._origin.identity.app,
+                id=self._origin.identity.id,
                 epoch=word.computed,
-                catalog=self._catalog.name,
-                objects=_with(manifest.objects, [*objects, self._catalog]),
+                catalog=described.name,
+                objects=_with(manifest.objects, [*objects, *named, sums, described]),
                 layers={trace: (*kept, *placed.get(trace, ())) for trace, kept in layers.items()},
-                schemas=schemas,
+                schemas={
+                    trace: each for trace, each in {**manifest.schemas, **schemas}.items() if trace in traces
+                },
                 identities=traces,
                 lineage=segments,
+                sums=sums.name,
+                safe=safe,
             )
         )
-        self.incomplete = False
+        self.due = self.lacking = False
+        self.notice = None
 
     def upkeep(self, word: Word) -> bool:
         """Merge what is due on the replica, drop what that replaced, and now and then delete what nobody needs."""
@@ -201,133 +227,227 @@ class _Joined:
         segments = joinable(self.manifest.lineage)
         if plans or segments:
             manifest = self._joined_lineage(self.manifest, segments) if segments else self.manifest
-            made, objects = self._merged(
-                {
-                    trace: [step for step in steps if isinstance(step, Merge | Pack)]
-                    for trace, steps in plans.items()
-                }
-            )
+            steps = {
+                trace: [step for step in plan if isinstance(step, Merge | Pack)]
+                for trace, plan in plans.items()
+            }
+            made, objects = self._merged(steps)
             manifest = after_upkeep(manifest, made, word.histories, word.keep_from)
             self._commit(replace(manifest, objects=_with(manifest.objects, objects)))
-        if self._until_garbage <= 0 and all_home(self._origin.root):
+        if self._until_garbage <= 0 and not self._origin.store.disk.exists(AWAY):
             self._discard()
             self._until_garbage = _GARBAGE_EVERY
         return bool(plans or segments)
 
-    def _claim(self) -> None:
-        origin = self._origin
-        mine = ClaimName(origin.incarnation, origin.after, origin.token)
-        claims = self._replica.list("incarnations")
-        self._check(claims)
-        if mine.object not in claims:
-            crash_point("replica.before_claim")
-            self._replica.put(mine.object, json.dumps({"app": origin.app}).encode())
-            crash_point("replica.after_claim")
-            self._check(self._replica.list("incarnations"))
+    def look(self) -> str | None:
+        """What is wrong with the replica, if anything is: it may have been emptied or taken since the last look."""
+        check_owner(self._objects, self._origin)
+        check_claims(self._objects, self._origin)
+        if not self.manifest.sequence:
+            return None
+        if self.manifest.encode()[0] not in self._objects.list("commits"):
+            return f"its newest commit, of epoch {self.manifest.epoch}, is gone"
+        lost = _lost(self.manifest, _listed(self._objects))
+        return f"{len(lost)} object(s) are gone or were cut, {min(lost)} among them" if lost else None
 
-    def _check(self, claims: Iterable[str]) -> None:
-        """Raise if a later incarnation is there, or another process has claimed this one before."""
-        later = superseded(claims, self._origin.incarnation, self._origin.token)
-        if later is not None:
-            raise SupersededOnReplica(
-                shown(self._replica.url), self._origin.incarnation, later.incarnation, later.after
-            )
-
-    def _open(
-        self, trace: str, since: int | None, until: int, keep_from: int | None
-    ) -> tuple[list[Held], bool]:
-        """The layers of an increment, mapped; again if a merger was quicker. And whether they are all of the trace."""
-        directory = self._origin.root / trace
-        for attempt in range(_ATTEMPTS):
-            plan = plan_increment(trace, list_layers(directory), since, until, keep_from, str(directory))
+    def _newest(self, commits: Iterable[str]) -> Manifest | None:
+        """What the newest valid commit that can be read says. That a newer one cannot is said."""
+        where = shown(self._objects.url)
+        problems = []
+        found = None
+        for name in valid_commits(commits, self._objects.list("incarnations")):
             try:
-                return [(trace, open_layer(directory, name)) for name in plan.layers], plan.whole
+                found = Manifest.decode(name, self._objects.get(name.object), where)
+                break
+            except DamagedObject as damage:
+                problems.append(f"the commit {name.object} is damaged: {damage.problem}")
+            except FileNotFoundError:
+                problems.append(f"the commit {name.object} is gone")
+        if problems:
+            instead = f"epoch {found.epoch} counts" if found is not None else "everything is sent again"
+            self.notice, self.due = f"{'; '.join(problems)}; {instead}", True
+        return found
+
+    def _send_layers(
+        self, traces: Mapping[str, str], known: set[str], word: Word
+    ) -> tuple[list[Stored], dict[str, tuple[Kept, ...]], set[str], dict[str, str]]:
+        """Send the layers of an increment; again if a merger was quicker. The objects, where the layers are in them,
+        the traces that were sent whole, and the schemas of those that the replica has none of.
+        """
+        for attempt in range(_ATTEMPTS):
+            chosen: list[tuple[str, LayerName]] = []
+            whole: set[str] = set()
+            schemas: dict[str, str] = {}
+            try:
+                for trace in traces:
+                    increment = plan_increment(
+                        trace,
+                        self._origin.store.valid_layers(trace),
+                        self.manifest.epoch if trace in known else None,
+                        word.computed,
+                        word.keep_from if trace in word.histories else None,
+                        str(self._origin.store.root / trace),
+                    )
+                    if increment.whole:
+                        whole.add(trace)
+                    chosen += [(trace, name) for name in increment.layers]
+                    if increment.layers and (trace not in known or trace not in self.manifest.schemas):
+                        schemas[trace] = self._work.schema(trace, increment.layers[0])
+                return *self._outbox.layers(self._work, chosen), whole, schemas
             except FileNotFoundError:
                 if attempt == _ATTEMPTS - 1:
                     raise
         raise AssertionError("unreachable")
 
+    def _send_lineage(self, epoch: int) -> tuple[tuple[Segment, ...], list[Stored]]:
+        """Have all lineage on the replica; the segments that hold it, and the objects that no commit has named yet. An
+        epoch whose lineage cannot be read is not durable, whatever layers there are.
+        """
+        self._sent |= {each.name: each for each in self._shipping.send()}
+        if self._shipping.computed < epoch:
+            own = lineage_log(self._origin.incarnation)
+            raise DamagedLineage(
+                f"{own} of the store '{self._origin.store.root}' was damaged while it was written: it tells of epoch "
+                f"{self._shipping.computed}, and epoch {epoch} is computed. Start the engine again: what is missing is "
+                "computed again from its input."
+            )
+        listed = self._objects.list(LINEAGE)
+        segments: list[Segment] = []
+        fresh: list[Stored] = []
+        for log, tile in sorted(tiles(segments_of(listed)).items()):
+            if log > self._origin.incarnation:
+                continue
+            for segment in tile:
+                if segment.object not in self.manifest.objects:
+                    stored = self._sent.get(segment.object) or self._as_stored(segment)
+                    if stored is None:
+                        break
+                    self._sent[segment.object] = stored
+                    fresh.append(stored)
+                segments.append(segment)
+        return tuple(segments), fresh
+
+    def _as_stored(self, segment: Segment) -> Stored | None:
+        """A segment that somebody else sent, as it must be: like the store's bytes. None if the store lacks them."""
+        try:
+            body = self._origin.store.disk.read(lineage_log(segment.log), segment.start)
+        except FileNotFoundError:
+            return None
+        body = body[: segment.stop - segment.start]
+        if len(body) < segment.stop - segment.start:
+            return None
+        return Stored(segment.object, len(body), hashlib.sha256(body).hexdigest())
+
+    def _send_catalog(self, body: bytes) -> Stored:
+        if self._catalog is None or self._catalog[0] != body or self.manifest.catalog == "":
+            self._catalog = (body, self._outbox.text("catalog", "json", body))
+        return self._catalog[1]
+
     def _merged(
         self, steps: Mapping[str, list[Merge | Pack]]
     ) -> tuple[dict[str, tuple[Kept, ...]], list[Stored]]:
         """Make merged layers, from the host's copies of their inputs or else the replica's, and send them."""
-        scratch = self._spool / "merge"
-        held: list[Held] = []
-        lo, hi = self.manifest.epoch, 1
-        try:
+        made: list[tuple[str, LayerName]] = []
+        with self._work.apart() as apart:
             for trace, merges in steps.items():
                 known = {kept.layer: kept for kept in self.manifest.layers[trace]}
                 for step in merges:
-                    missing = []
-                    (scratch / trace).mkdir(parents=True, exist_ok=True)
                     for name in step.inputs:
-                        try:
-                            os.link(
-                                self._origin.root / trace / name.filename, scratch / trace / name.filename
-                            )
-                        except FileExistsError:
-                            pass
-                        except FileNotFoundError:
-                            missing.append((trace, known[name]))
-                    fetch_layers(self._replica, self.manifest, missing, scratch, self._spool)
-                    carry_out(scratch / trace, step)
-                    held.append((trace, open_layer(scratch / trace, step.output)))
-                    lo, hi = min(lo, step.output.lo), max(hi, step.output.hi)
-            objects, placed = self._outbox.layers(held, lo, hi)
-        finally:
-            shutil.rmtree(scratch, ignore_errors=True)
+                        if not apart.borrow(trace, name):
+                            self._fetch(apart, trace, known[name])
+                    apart.merge(trace, step)
+                    made.append((trace, step.output))
+            objects, placed = self._outbox.layers(apart, made)
         return placed, objects
+
+    def _fetch(self, to: ScratchWork, trace: str, kept: Kept) -> None:
+        """Bring a layer from the replica."""
+        spool = self._origin.store.root / SPOOL
+        body = checked_body(self._objects, self.manifest.objects[kept.object], spool) if kept.object else None
+        try:
+            to.unpack(body, kept, self.manifest.schemas[trace], trace, kept.layer)
+        finally:
+            if body is not None and not isinstance(body, bytes):
+                body.unlink(missing_ok=True)
 
     def _joined_lineage(self, manifest: Manifest, segments: tuple[Segment, ...]) -> Manifest:
         """Many short segments as one."""
-        self._spool.mkdir(parents=True, exist_ok=True)
+        log, start = segments[0].log, segments[0].start
         body = b""
         for segment in segments:
-            file = fetch_object(self._replica, manifest, segment.object, self._spool / "segment")
-            body += file.read_bytes()
-            file.unlink()
-        lo, hi = segments[0].lo, segments[-1].hi
-        stored = self._outbox.text("lineage", lo, hi, "jsonl", body)
+            part = checked_body(
+                self._objects, manifest.objects[segment.object], self._origin.store.root / SPOOL
+            )
+            whole = part if isinstance(part, bytes) else part.read_bytes()
+            body += whole[start + len(body) - segment.start :]
+        stored = self._outbox.lineage(log, start, body)
+        joined = Segment(log, start, start + len(body), stored.name)
         rest = [segment for segment in manifest.lineage if segment not in segments]
-        whole = tuple(sorted([*rest, Segment(lo, hi, stored.name)], key=lambda each: each.lo))
-        return replace(manifest, lineage=whole, objects=_with(manifest.objects, [stored]))
+        lineage = tuple(sorted([*rest, joined], key=lambda each: (each.log, each.start)))
+        return replace(manifest, lineage=lineage, objects=_with(manifest.objects, [stored]))
 
     def _commit(self, manifest: Manifest) -> None:
+        self._sequence += 1
         made = replace(
             manifest.tidy(),
             incarnation=self._origin.incarnation,
-            sequence=self.manifest.sequence + 1,
-            clock=time.time(),
+            sequence=self._sequence,
+            clock=self._clock.now(),
         )
         name, body = made.encode()
         crash_point("replica.before_commit")
-        self._replica.put(name, body)
+        self._objects.put(name, body)
         crash_point("replica.after_commit")
         self.manifest = made
         self._commits.append(made)
+        self._sent = {}
         self._until_garbage -= 1
 
     def _discard(self) -> None:
         """Delete what nobody needs, unless somebody else looks after the replica by now."""
-        replica = self._replica
-        listed = {name: size for folder in FOLDERS for name, size in replica.list(folder).items()}
-        commits = replica.list("commits")
-        self._check(replica.list("incarnations"))
+        listed, commits = _listed(self._objects), self._objects.list("commits")
+        check_owner(self._objects, self._origin)
         garbage = plan_garbage(listed, commits, tuple(self._commits), self._origin.incarnation)
         crash_point("replica.before_discard")
         for name in (*garbage.commits, *garbage.objects):
-            replica.delete(name)
+            check_claims(self._objects, self._origin)
+            self._objects.delete(name)
             crash_point("replica.after_discard")
         self._look_through(listed)
 
     def _look_through(self, listed: Mapping[str, int]) -> None:
         """Have whatever was lost sent again."""
-        lost = {each.name for each in self.manifest.objects.values() if listed.get(each.name) != each.size}
+        lost = _lost(self.manifest, listed)
         if lost:
+            told = f"{len(lost)} object(s) are gone or were cut, {min(lost)} among them; they are sent again"
+            self.notice = told if self.notice is None else f"{self.notice}; {told}"
             self.manifest = without(self.manifest, lost)
-            self._tail = LineageTail(self._origin.root, self._origin.incarnation)
-            self._sums = SumsTail(self._origin.root)
-            self.incomplete = True
+            self.due = self.lacking = True
+
+
+def _listed(objects: Objects) -> dict[str, int]:
+    return {name: size for folder in FOLDERS for name, size in objects.list(folder).items()}
+
+
+def _lost(manifest: Manifest, listed: Mapping[str, int]) -> set[str]:
+    return {each.name for each in manifest.objects.values() if listed.get(each.name) != each.size}
+
+
+def _empty(origin: Origin) -> Manifest:
+    return Manifest(
+        app=origin.identity.app,
+        id=origin.identity.id,
+        incarnation=origin.incarnation,
+        sequence=0,
+        epoch=0,
+        clock=0.0,
+        catalog="",
+        objects={},
+        layers={},
+        schemas={},
+        identities={},
+        lineage=(),
+    )
 
 
 def _with(objects: Mapping[str, Stored], more: Iterable[Stored]) -> dict[str, Stored]:

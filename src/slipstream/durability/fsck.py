@@ -1,35 +1,64 @@
-"""Looking through a store or a replica: is everything there, is it what was written, and what can be recovered?
+"""Looking through a store or a replica: is everything there, is it what was written, does it belong together?
 
-A store: every layer's file against the checksum that was noted for it and against the rules of a trace, a cover of the
-newest epoch for every trace, and the rows of every view against the epoch checksums. A replica: every object of the
-newest commit against its size and checksum, and then the store that it would give, restored into a temporary folder,
-in the same way. Nothing is changed, except that with `heal` a store's damaged layers are replaced from a replica.
+A store: both copies of every document, every line of every log, every byte of every layer, the layers that each
+epoch's record names, covers of the present and of the history, fences, claims, notes, and the rows of every view
+against the epoch checksums. A replica: every object of every commit that is kept, whether a newer one replaces it or
+not, its owner, claims and lineage, and then the store that it would give, restored into a temporary folder, in the
+same way.
+
+What is wrong is a *finding*. What is only worth knowing (a tail that a crash tore, files that are nobody's,
+permissions) is *told*. What could not be checked is said, too: that nothing was found there means nothing.
+
+Looking changes nothing. `repair` does: it claims the store as a start does, brings what replicas have, puts documents
+back, drops damaged layers that nobody needs, and says what only computing anew can bring back.
 """
 
 from __future__ import annotations
 
+import json
+import stat
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from slipstream.durability.checksum import mismatches, read_sums
-from slipstream.durability.identity import summed
-from slipstream.durability.inbox import fetch_object, manifests
-from slipstream.durability.manifest import Manifest
-from slipstream.durability.pack import sha256
-from slipstream.durability.persist import read_checksums
-from slipstream.durability.recovery import Local, gaps_of
-from slipstream.durability.replica import Replica, shown
-from slipstream.durability.restore import carry_out_heal, restore, survey
-from slipstream.durability.store import Store
-from slipstream.errors import BadLayer, DamagedObject, MissingLayer, NotAReplica, SlipstreamError
-from slipstream.trace import LayerName, Span, cover, open_layer, problem_of
+from slipstream.durability.checksum import MODULUS, read_totals
+from slipstream.durability.homecoming import all_home, listed_away
+from slipstream.durability.inbox import look
+from slipstream.durability.joining import Guarded, Opener
+from slipstream.durability.manifest import OWNER, ClaimName, CommitName, Segment, Stored
+from slipstream.durability.recovery import Examined, Kind, Local, Remote, decide, examine
+from slipstream.durability.replica import Objects, Replica, checked_body, shown
+from slipstream.durability.splice import splice
+from slipstream.durability.start import start
+from slipstream.durability.survey import highest_incarnation, log_numbers, read_log, survey
+from slipstream.durability.work import LocalWork
+from slipstream.errors import (
+    CannotRecover,
+    DamagedLayer,
+    DamagedObject,
+    HistoryForgotten,
+    MissingLayer,
+    NotAReplica,
+    NotAStore,
+    ReplicaTrouble,
+    SlipstreamError,
+    WouldLose,
+)
+from slipstream.settings import Durability
+from slipstream.store import chain, documents, layout
+from slipstream.store.catalog import Catalog, owner_of
+from slipstream.store.disk import Disk
+from slipstream.store.store import FENCES, Identity, Store, claim_store
+from slipstream.trace import Fence, LayerName, history_reach, is_away, open_layer, problem_of
+from slipstream.trace.naming import Span
+
+_FEW = 20
 
 
 @dataclass(frozen=True)
 class Finding:
-    """Something wrong: where, and what."""
+    """Something wrong, or worth knowing: where, and what."""
 
     where: str
     what: str
@@ -37,7 +66,9 @@ class Finding:
 
 @dataclass(frozen=True)
 class Checked:
-    """What was looked at, what is wrong, and up to which epoch everything can be had from here."""
+    """What was looked at, what is wrong, what is only told, what could not be checked, and up to which epoch everything
+    can be had from here.
+    """
 
     path: str
     epoch: int
@@ -45,117 +76,470 @@ class Checked:
     objects: int
     findings: tuple[Finding, ...]
     recoverable: int
-    healed: tuple[str, ...] = ()
+    told: tuple[Finding, ...] = ()
+    unchecked: tuple[str, ...] = ()
 
     @property
     def sound(self) -> bool:
         return not self.findings
 
 
-def check_store(path: str | Path, heal_from: Sequence[str] = ()) -> Checked:
-    """Look through a store, and replace damaged layers from replicas, if some are named."""
-    store = Store.existing(path)
-    local, findings = _examined(store.root)
-    healed: tuple[str, ...] = ()
-    if heal_from and gaps_of(local):
-        healed = carry_out_heal(store.root, local, heal_from)
-        local, findings = _examined(store.root)
-    return _checked(store.root, local, findings, healed)
+@dataclass(frozen=True)
+class Repaired:
+    """What a repair did, what is left that is wrong, and the views that must be computed anew."""
+
+    did: tuple[str, ...]
+    left: Checked
+    rebuild: tuple[str, ...] = ()
+    refused: str | None = None
+
+    @property
+    def commands(self) -> tuple[str, ...]:
+        """What to run next."""
+        return tuple(f"slipstream run FILE.py --rebuild {view}" for view in self.rebuild)
 
 
-def check_replica(url: str) -> Checked:
-    """Look through a replica."""
-    replica = Replica(url)
-    found = list(manifests(replica))
-    if not found:
-        raise NotAReplica(shown(url))
-    newest = found[0]
-    with tempfile.TemporaryDirectory(prefix="slipstream-fsck-") as folder:
-        findings = _objects(replica, newest, Path(folder))
-        count = sum(map(len, newest.layers.values()))
-        if findings:
-            sound = (each.epoch for each in found[1:] if not _objects(replica, each, Path(folder)))
-            return Checked(
-                shown(url), newest.epoch, count, len(newest.objects), tuple(findings), next(sound, 0)
-            )
-        root = Path(folder) / "store"
-        root.mkdir()
-        try:
-            restore(root, replica, newest)
-        except SlipstreamError as error:
-            wrong = (Finding("contents", str(error)),)
-            return Checked(shown(url), newest.epoch, count, len(newest.objects), wrong, 0)
-        local, findings = _examined(root)
-        checked = _checked(root, local, findings, ())
+def check_store(path: str | Path) -> Checked:
+    """Look through a store."""
+    store = Store.at(path)
+    local = survey(store, whole=True, deep=True)
+    if not local.life:
+        raise NotAStore(str(path))
+    return _StoreCheck(store, local).run()
+
+
+class _StoreCheck:
+    """One look through a store; what it finds gathers here."""
+
+    def __init__(self, store: Store, local: Local) -> None:
+        self._store, self._disk, self._local = store, store.disk, local
+        self._examined: Examined = examine(local)
+        self._findings: list[Finding] = []
+        self._told: list[Finding] = []
+        self._unchecked: list[str] = []
+
+    def run(self) -> Checked:
+        self._documents()
+        self._logs()
+        self._claims()
+        self._layers()
+        self._fences()
+        self._notes()
+        self._sums()
+        self._strays()
+        local, history = self._local, self._examined.chain.history
+        app = local.identity.app if local.identity is not None else ""
+        plan = decide(local, (), app=app)
+        if plan.kind is not Kind.GO_ON and not self._findings:
+            self._find("start", str(plan.error) if plan.error is not None else f"it would {plan.kind}")
         return Checked(
-            shown(url), newest.epoch, count, len(newest.objects), checked.findings, checked.recoverable
+            path=str(self._store.root),
+            epoch=history.frontier,
+            layers=sum(map(len, local.layers.values())),
+            objects=0,
+            findings=tuple(self._findings),
+            recoverable=plan.epoch if plan.error is None else 0,
+            told=tuple(self._told),
+            unchecked=tuple(self._unchecked),
         )
 
+    def _find(self, where: str, what: str) -> None:
+        self._findings.append(Finding(where, what))
 
-def _examined(root: Path) -> tuple[Local, list[Finding]]:
-    """What is left of a store, with every file read; and what is wrong with those that are not sound."""
-    local = survey(root)
-    known = read_checksums(root)
-    findings = []
-    layers: dict[str, list[LayerName]] = {}
-    damaged = {trace: list(names) for trace, names in local.damaged.items()}
-    for trace in local.traces:
-        for name in local.damaged.get(trace, ()):
-            findings.append(
-                Finding(f"{trace}/{name.filename}", "the file has not the size that it was written with")
+    def _tell(self, where: str, what: str) -> None:
+        self._told.append(Finding(where, what))
+
+    def _documents(self) -> None:
+        for problem in self._local.documents:
+            where, _, what = problem.partition(": ")
+            self._find(where, what)
+        if self._local.identity is None and not self._local.documents:
+            self._find(layout.FORMAT, "it is missing")
+        if self._local.catalog is None and self._examined.chain.history.frontier:
+            self._find(layout.CATALOG, "there is none that can be read")
+        if not self._disk.exists(layout.PROGRESS):
+            self._tell(layout.PROGRESS, "it is missing: nobody knows what was persisted and safe")
+        if self._local.progress is None:
+            self._find(layout.PROGRESS, "it cannot be read: nobody knows what was persisted and safe")
+        if self._local.restoring is not None:
+            self._find(
+                layout.RESTORING, f"a recovery was begun and not finished ({self._local.restoring.said})"
             )
-        for name in local.layers.get(trace, ()):
-            problem = _problem(root / trace, name, known.get((trace, name.filename)))
-            if problem is None:
-                layers.setdefault(trace, []).append(name)
-            else:
-                damaged.setdefault(trace, []).append(name)
-                findings.append(Finding(f"{trace}/{name.filename}", problem))
-    return Local(local.usable, local.remains, local.frontier, local.traces, layers, damaged), findings
+        for name in self._disk.list(layout.LINEAGE):
+            if name.endswith(".json"):
+                found = documents.decode(self._disk.read(f"{layout.LINEAGE}/{name}"))
+                if isinstance(found, str):
+                    self._find(f"{layout.LINEAGE}/{name}", f"{found}: a start takes longer")
 
+    def _logs(self) -> None:
+        """Every line of every log, and whether they add up to one history."""
+        chain_found = self._examined.chain
+        for number in log_numbers(self._disk):
+            found = chain.scan(read_log(self._disk, number))
+            name = layout.lineage_log(number)
+            if found.end == "hole" or (found.problem and number != max(log_numbers(self._disk))):
+                self._find(name, found.problem or "it has a hole")
+            elif found.problem is not None:
+                self._tell(name, f"{found.problem}: a crash left it, and what it told of is computed again")
+            if not found.lines:
+                self._find(name, "it has no line that can be read")
+            elif found.lines[0].body.get("began") != number:
+                self._find(name, "it is not the log of this incarnation")
+            elif number not in chain_found.logs:
+                self._tell(name, "nobody goes on from it")
+        for lost in self._examined.lost:
+            self._find(layout.LINEAGE, lost)
 
-def _problem(directory: Path, name: LayerName, noted: tuple[int, str] | None) -> str | None:
-    if noted is not None and sha256(directory / name.filename) != noted[1]:
-        return "its checksum is not the one that was noted when it was written"
-    try:
-        return problem_of(open_layer(directory, name))
-    except (BadLayer, OSError, ValueError) as error:
-        return f"it cannot be read: {error}"
+    def _claims(self) -> None:
+        known = {name for name in self._disk.list(layout.INCARNATIONS) if name.isdigit()}
+        for number in log_numbers(self._disk):
+            if str(number) not in known:
+                self._find(layout.claim_of(number), "the claim is missing, and its log is there")
+        if highest_incarnation(self._local) > max((int(name) for name in known), default=0):
+            self._find(layout.INCARNATIONS, "an incarnation left something here, and its claim is missing")
+        for name in sorted(known):
+            try:
+                app = json.loads(self._disk.read(layout.claim_of(int(name))))["app"]
+            except (ValueError, KeyError, TypeError, OSError):
+                self._find(layout.claim_of(int(name)), "it cannot be read")
+                continue
+            if self._local.identity is not None and app != self._local.identity.app:
+                self._find(layout.claim_of(int(name)), f"it is a claim of another app ('{app}')")
 
+    def _layers(self) -> None:
+        """Every layer by itself, and whether those that are sound are enough."""
+        for (trace, name), problem in sorted(self._local.damaged.items()):
+            self._find(f"{trace}/{name.filename}", problem)
+        for trace, names in self._local.layers.items():
+            for name in names:
+                unruly = self._problem(trace, name)
+                if unruly is not None:
+                    self._find(f"{trace}/{name.filename}", unruly)
+        for trace, name in self._examined.strangers:
+            self._find(f"{trace}/{name.filename}", "it is whole, and not what the record of its epoch names")
+        for trace, gap in self._examined.uncovered.items():
+            self._find(trace, gap)
+        for trace, (lo, hi) in self._examined.holes.items():
+            self._find(trace, f"its history lacks epochs {lo} to {hi}")
+        known = set((self._local.catalog or Catalog()).traces())
+        for trace in self._local.layers:
+            if trace not in known:
+                self._tell(trace, "no view of the catalog has it")
+        merged = [
+            done.epoch for done in self._examined.chain.history.computed if not self._has_own(done.epoch)
+        ]
+        if merged:
+            self._unchecked.append(
+                f"the layers of {len(merged)} epochs against their records: they are merged, or were fetched"
+            )
 
-def _checked(root: Path, local: Local, findings: list[Finding], healed: tuple[str, ...]) -> Checked:
-    count = sum(map(len, local.layers.values()))
-    if not local.usable:
-        lost = Finding("lineage", "there is no lineage or no catalog: nobody can say how far the store goes")
-        return Checked(str(root), 0, count, 0, (*findings, lost), 0, healed)
-    whole = True
-    for trace in local.traces:
+    def _has_own(self, epoch: int) -> bool:
+        by = self._examined.chain.computed_by.get(epoch)
+        return any(
+            name.single and name.lo == epoch and name.incarnation == by for _, name in self._local.digests
+        )
+
+    def _problem(self, trace: str, name: LayerName) -> str | None:
+        """What is wrong with the rows of a layer that is what was written."""
+        directory = self._store.root / trace
         try:
-            cover(local.layers.get(trace, ()), local.frontier, Span.whole(), directory=trace)
-        except MissingLayer as gap:
-            whole = False
-            findings.append(Finding(trace, str(gap).partition(". ")[0]))
-    if whole and not findings:
-        traces = summed(Store(root).catalog())
-        for trace in mismatches(root, read_sums(root), local.frontier, traces):
-            whole = False
-            findings.append(Finding(trace, "its rows do not add up to the epoch checksums"))
+            if is_away(directory / name.filename):
+                return None
+            return problem_of(open_layer(directory, name))
+        except FileNotFoundError:
+            return None
+        except DamagedLayer as damage:
+            return damage.problem
+
+    def _fences(self) -> None:
+        begins = self._examined.chain.begins
+        newest = begins[-1].incarnation if begins else 0
+        for trace, names in self._local.layers.items():
+            there = set(self._store.layers.listed(trace)[1])
+            for began in begins:
+                older = any(name.incarnation < began.incarnation for name in names)
+                fence = Fence(began.incarnation, began.after)
+                if older and began.incarnation > newest - FENCES and fence not in there:
+                    self._find(f"{trace}/{fence.filename}", "the fence is missing")
+            for fence in sorted(there):
+                if self._disk.size(f"{trace}/{fence.filename}"):
+                    self._find(f"{trace}/{fence.filename}", "a fence is empty, and this file is not")
+
+    def _notes(self) -> None:
+        if all_home(self._disk):
+            return
+        if isinstance(documents.decode(self._disk.read(layout.AWAY), layout.AWAY), str):
+            self._find(layout.AWAY, "it cannot be read")
+        away = [
+            f"{trace}/{name.filename}"
+            for trace, name in listed_away(self._store)[1]
+            if self._disk.exists(f"{trace}/{name.filename}")
+            and is_away(self._store.root / trace / name.filename)
+        ]
+        if away:
+            self._unchecked.append(f"{len(away)} layers that are still on a replica")
+
+    def _sums(self) -> None:
+        """The rows of every view, now and epoch by epoch as far as its history reaches, against the checksums."""
+        totals, problems = read_totals(self._disk)
+        for problem in problems:
+            where, _, what = problem.partition(": ")
+            self._find(where, what)
+        self._sum_logs()
+        work = LocalWork(self._store)
+        frontier = self._examined.chain.history.frontier
+        skipped = {trace for trace, _ in self._local.damaged} | set(self._examined.uncovered)
+        for key, trace in (self._local.catalog or Catalog()).summed().items():
+            known = {
+                epoch: each[key] for epoch, each in totals.items() if key in each and 0 < epoch <= frontier
+            }
+            if trace in skipped or not known:
+                self._unchecked.append(f"the rows of {trace} against checksums")
+                continue
+            self._summed(work, trace, known)
+
+    def _sum_logs(self) -> None:
+        """Whether each log of checksums is its incarnation's, and the one that must be there is."""
+        after = {began.incarnation: began.after for began in self._examined.chain.begins}
+        seen: dict[str, int] = {}
+        numbers = _sum_logs(self._disk)
+        for number in numbers:
+            lines = chain.scan(self._disk.read(layout.sums_log(number))).lines
+            if not lines:
+                continue
+            epoch = lines[0].body.get("summed", 0)
+            if epoch < after.get(number, 0):
+                self._find(layout.sums_log(number), f"it begins with epoch {epoch}, before its incarnation")
+            if lines[-1].digest in seen:
+                self._find(layout.sums_log(number), f"it is that of incarnation {seen[lines[-1].digest]}")
+            seen[lines[-1].digest] = number
+        progress = self._local.progress
+        if progress is not None and progress.incarnation in after:
+            written = progress.persisted > after[progress.incarnation]
+            if written and progress.incarnation not in numbers:
+                self._find(layout.sums_log(progress.incarnation), "it is missing")
+
+    def _summed(self, work: LocalWork, trace: str, known: dict[int, int]) -> None:
+        last = max(known)
+        reach = history_reach(self._local.layers.get(trace, ()), last, Span.whole())
+        try:
+            if work.state_sum(trace, last) != known[last]:
+                self._find(trace, f"its rows as of epoch {last} do not add up to the epoch checksums")
+                return
+            for epoch, change in work.epoch_sums(trace, reach, last).items():
+                if {epoch, epoch - 1} <= known.keys() and (
+                    known[epoch] - known[epoch - 1] - change
+                ) % MODULUS:
+                    self._find(trace, f"its changes of epoch {epoch} do not add up to the epoch checksums")
+        except (MissingLayer, HistoryForgotten):
+            self._unchecked.append(f"the history of {trace} against checksums")
+        except DamagedLayer as damage:
+            self._find(f"{trace}/{damage.layer.filename}", damage.problem)
+
+    def _strays(self) -> None:
+        root = self._store.root
+        self._unchecked += [f"what sources keep ({layout.SOURCES}/)", f"what is told in {layout.EVENTS}/"]
+        strays = []
+        for path in _walk(root):
+            name = str(path.relative_to(root))
+            if not path.is_dir() and not _is_known(name):
+                strays.append(name)
+        for name in strays[:_FEW]:
+            self._tell(name, "it is nobody's")
+        if len(strays) > _FEW:
+            self._tell(str(root), f"{len(strays) - _FEW} more files are nobody's")
+        if stat.S_IMODE(root.stat().st_mode) & 0o077:
+            self._tell(str(root), "it may be read by others than its owner")
+
+
+def _sum_logs(disk: Disk) -> list[int]:
+    numbers = (layout.log_number(name) for name in disk.list(layout.SUMS))
+    return sorted(number for number in numbers if number is not None)
+
+
+def _walk(root: Path) -> Iterator[Path]:
+    for path in sorted(root.rglob("*")):
+        parts = path.relative_to(root).parts
+        if parts[0] not in (layout.SOURCES, layout.EVENTS):
+            yield path
+
+
+def _is_known(name: str) -> bool:
+    parts = name.split("/")
+    match parts:
+        case [
+            layout.FORMAT | layout.CATALOG | layout.LOCK | layout.PROGRESS | layout.AWAY | layout.RESTORING
+        ]:
+            return True
+        case [layout.COPIES, layout.FORMAT | layout.CATALOG]:
+            return True
+        case [layout.INCARNATIONS, number]:
+            return number.isdigit()
+        case [layout.LINEAGE | layout.SUMS, log]:
+            return layout.log_number(log) is not None or log.endswith(".json")
+        case [layout.TRACES, _, _, file]:
+            return LayerName.parse(file) is not None or Fence.parse(file) is not None
+    return False
+
+
+def check_replica(url: str, opener: Opener = Replica) -> Checked:
+    """Look through a replica. Raises `NotAReplica` where there is nothing, and what storage says where it fails."""
+    objects = Guarded(url, opener)
+    remote = look(url, opener)
+    if remote.error is not None:
+        raise ReplicaTrouble(shown(url), "reading it", remote.error)
+    if not remote.life:
+        raise NotAReplica(shown(url))
+    findings, told = _objects(objects, remote)
+    with tempfile.TemporaryDirectory(prefix="slipstream-fsck-") as folder:
+        restored = _restored(url, opener, remote, Path(folder) / "store")
+    findings += restored.findings
+    newest = max((commit.name.epoch for commit in remote.commits), default=0)
+    whole = [commit.manifest for commit in remote.commits if commit.manifest is not None]
+    if newest > restored.recoverable and not findings:
+        findings.append(
+            Finding("commits", f"epoch {newest} cannot be had, only epoch {restored.recoverable}")
+        )
     return Checked(
-        str(root),
-        local.frontier,
-        count,
-        0,
-        tuple(findings),
-        local.frontier if whole else 0,
-        healed,
+        path=shown(url),
+        epoch=newest,
+        layers=sum(map(len, whole[0].layers.values())) if whole else 0,
+        objects=len({name for manifest in whole for name in manifest.objects}),
+        findings=tuple(findings),
+        recoverable=restored.recoverable,
+        told=tuple(told),
+        unchecked=restored.unchecked,
     )
 
 
-def _objects(replica: Replica, manifest: Manifest, folder: Path) -> list[Finding]:
-    findings = []
-    for name in manifest.objects:
+def _objects(objects: Objects, remote: Remote) -> tuple[list[Finding], list[Finding]]:
+    """Everything on a replica, one by one."""
+    findings: list[Finding] = []
+    told: list[Finding] = []
+    found = _get(objects, OWNER)
+    said = documents.decode(found) if found is not None else "it is missing"
+    if isinstance(said, str):
+        findings.append(Finding(OWNER, said))
+    elif remote.owner != Identity(str(said.get("app")), str(said.get("id"))):
+        findings.append(Finding(OWNER, "it does not say whose replica it is"))
+    stored: dict[str, Stored] = {}
+    numbers = {commit.name.sequence for commit in remote.commits}
+    for number in range(min(numbers, default=0), max(numbers, default=0)):
+        if number not in numbers:
+            findings.append(Finding("commits", f"the commit number {number} is missing"))
+    for commit in remote.commits:
+        if commit.manifest is None:
+            findings.append(Finding(commit.name.object, "it is damaged"))
+            continue
+        body = _get(objects, commit.name.object) or b""
+        lines = [line for line in body.split(b"\n") if line]
+        if len(lines) != 2 or lines[0] != lines[1]:
+            findings.append(Finding(commit.name.object, "one of its two copies is damaged"))
+        stored |= commit.manifest.objects
+    with tempfile.TemporaryDirectory(prefix="slipstream-fsck-") as spool:
+        for each in stored.values():
+            try:
+                checked = checked_body(objects, each, Path(spool))
+            except DamagedObject as error:
+                what = str(error).partition("damaged: ")[2].partition(". ")[0]
+                findings.append(Finding(each.name, what))
+                continue
+            if isinstance(checked, Path):
+                checked.unlink()
+    owner = remote.owner.id if remote.owner is not None else None
+    lineage = splice([remote.copies], owner).lineage
+    for problem in (lineage.broken, lineage.torn):
+        if problem is not None:
+            findings.append(Finding(layout.LINEAGE, problem))
+    for name, size in objects.list(layout.LINEAGE).items():
+        segment = Segment.parse(name)
+        if segment is not None and segment.stop - segment.start != size:
+            findings.append(Finding(name, f"it has {size} bytes, and its name says another number"))
+    claims = objects.list("incarnations")
+    claimed_by = {claim.incarnation for name in claims if (claim := ClaimName.parse(name)) is not None}
+    for incarnation in sorted({commit.name.incarnation for commit in remote.commits} - claimed_by):
+        findings.append(Finding("incarnations", f"the claim of incarnation {incarnation} is missing"))
+    for name in claims:
+        if ClaimName.parse(name) is None:
+            told.append(Finding(name, "it is nobody's"))
+            continue
         try:
-            fetch_object(replica, manifest, name, folder / "object").unlink()
-        except DamagedObject as error:
-            findings.append(Finding(name, str(error).partition("damaged: ")[2].partition(". ")[0]))
-    return findings
+            claimed = json.loads(_get(objects, name) or b"")
+            if remote.owner is not None and Identity(**claimed) != remote.owner:
+                findings.append(Finding(name, f"it is a claim of another app ('{claimed['app']}')"))
+        except (ValueError, TypeError, KeyError):
+            findings.append(Finding(name, "it cannot be read"))
+    told += [
+        Finding(name, "it is nobody's") for name in objects.list("commits") if CommitName.parse(name) is None
+    ]
+    spare = [name for name in remote.objects if name not in stored]
+    if spare:
+        told.append(Finding("data", f"{len(spare)} objects are in no commit: garbage, or on their way"))
+    return findings, told
+
+
+def _get(objects: Objects, name: str) -> bytes | None:
+    try:
+        return objects.get(name)
+    except FileNotFoundError:
+        return None
+
+
+def _restored(url: str, opener: Opener, remote: Remote, to: Path) -> Checked:
+    """The store that a replica would give, looked through."""
+    app = remote.owner.app if remote.owner is not None else ""
+    claim = claim_store(Store.at(to), app)
+    try:
+        started = start(claim, app, Durability((url,)), objects=opener, lazily=False)
+        checked = _StoreCheck(claim.store, survey(claim.store, whole=True, deep=True)).run()
+        return Checked(
+            path=checked.path,
+            epoch=checked.epoch,
+            layers=checked.layers,
+            objects=0,
+            findings=checked.findings,
+            recoverable=started.plan.epoch,
+            unchecked=checked.unchecked,
+        )
+    except SlipstreamError as error:
+        wrong = (Finding("contents", str(error)),)
+        return Checked(path=str(to), epoch=0, layers=0, objects=0, findings=wrong, recoverable=0)
+    finally:
+        claim.release()
+
+
+def repair(path: str | Path, urls: Sequence[str], opener: Opener = Replica) -> Repaired:
+    """Mend a store that no engine has: with what replicas hold, and out of itself. It never goes back to an older
+    epoch: where that is the only way, it says so, and which views could be computed anew instead.
+    """
+    store = Store.at(path)
+    local = survey(store, whole=True, deep=True)
+    if not local.life:
+        raise NotAStore(str(path))
+    before = _StoreCheck(store, local).run()
+    if before.sound:
+        return Repaired((), before)
+    remotes = [look(url, opener) for url in urls]
+    owners = (each for each in (local.identity, *(remote.owner for remote in remotes)) if each is not None)
+    app = next((owner.app for owner in owners), "")
+    plan = decide(local, remotes, app=app)
+    if plan.error is not None or plan.kind is Kind.STEP_BACK:
+        views = sorted({owner_of(trace) for trace in examine(local, remotes).uncovered})
+        why = str(plan.error) if plan.error is not None else f"a start would step back to epoch {plan.epoch}"
+        return Repaired((), before, tuple(views), why)
+    claim = claim_store(store, app)
+    try:
+        started = start(claim, app, Durability(tuple(urls)), objects=opener, lazily=False, deep=True)
+    except (CannotRecover, WouldLose) as error:
+        return Repaired((), check_store(path), refused=str(error))
+    finally:
+        claim.release()
+    return Repaired(_did(started.plan.why, started.plan.drop, before), check_store(path))
+
+
+def _did(why: Sequence[str], drop: Sequence[tuple[str, LayerName]], before: Checked) -> tuple[str, ...]:
+    did = list(why)
+    did += [f"{trace}/{name.filename} was dropped" for trace, name in drop]
+    put_back: Callable[[Finding], bool] = lambda each: each.where.endswith(".json")  # noqa: E731
+    did += [f"{each.where} was put back" for each in before.findings if put_back(each)]
+    return tuple(dict.fromkeys(did))

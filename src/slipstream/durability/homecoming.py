@@ -1,93 +1,107 @@
-"""Bringing home what a restore left on a replica: the agent does it, behind the computation.
+"""Bringing home what a recovery left on a replica: a part of the agent, behind the computation.
 
-A restored store has a file `away.json` that lists its notes (`trace.away`): {"epoch": 7, "layers": ["TRACE/LAYER"]}. As
-long as it is there, some layers may be elsewhere: their traces are not merged, and nothing is deleted on a replica, for
-a note may still point to it. When the last one is home, what is there is compared with the epoch checksums, and
-the file goes.
+Such a store has a document `away.json` that lists its notes (`trace.away`): {"epoch": 7, "layers": ["TRACE/LAYER"]}.
+As long as it is there, some layers may be elsewhere: their traces are not merged, and nothing is deleted on a
+replica, for a note may still point to it. When the last one is home, what is there is compared with the epoch
+checksums, and the document goes. A document that cannot be read stands for every note that there is.
 """
 
 from __future__ import annotations
 
-import json
-import threading
-import time
+import logging
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from pathlib import Path
 
+from slipstream.clock import Clock
 from slipstream.durability.board import Board
-from slipstream.durability.checksum import mismatches, read_sums
-from slipstream.durability.identity import summed
+from slipstream.durability.checksum import mismatches, read_totals
+from slipstream.durability.joining import Opener
+from slipstream.durability.work import LayerWork
 from slipstream.errors import ChecksumMismatch, SlipstreamError
-from slipstream.trace import bring
+from slipstream.store import documents
+from slipstream.store.disk import Disk
+from slipstream.store.events import fields
+from slipstream.store.layout import AWAY
+from slipstream.store.store import Store
+from slipstream.trace import LayerName, bring
 
-FILE = "away.json"
 _PARALLEL = 4
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 30.0
+_DONE = 3600.0
+_LOG = logging.getLogger("slipstream.agent")
 
 
-class Homecoming(threading.Thread):
-    """Ends when everything is home."""
+class Homecoming:
+    """Brings everything, once; a replica that cannot be read is asked again after a pause that grows."""
 
-    def __init__(self, root: Path, board: Board) -> None:
-        super().__init__(name="homecoming", daemon=True)
-        self._root, self._board = root, board
+    name = "homecoming"
 
-    def run(self) -> None:
-        pause = _FIRST_PAUSE
-        while not all_home(self._root):
-            try:
-                self._board.damage(self.step())
-            except (OSError, SlipstreamError) as error:  # a replica may be back later
-                self._board.damage(str(error))
-                time.sleep(pause)
-                pause = min(2 * pause, _LONGEST_PAUSE)
+    def __init__(self, store: Store, *, board: Board, work: LayerWork, objects: Opener, clock: Clock) -> None:
+        self._store, self._board, self._work, self._clock = store, board, work, clock
+        self._pause = _FIRST_PAUSE
 
-    def step(self) -> str | None:
+    def step(self) -> float:
+        if all_home(self._store.disk):
+            return _DONE
+        try:
+            wrong = self._bring()
+        except (OSError, SlipstreamError) as error:  # a replica may be back later
+            self._board.trouble(self.name, str(error))
+            pause, self._pause = self._pause, min(2 * self._pause, _LONGEST_PAUSE)
+            return pause
+        if wrong is None:
+            self._board.works(self.name)
+        else:
+            self._board.trouble(self.name, wrong)
+        return _DONE
+
+    def _bring(self) -> str | None:
         """Bring everything, and check it; what is wrong with it, if anything is."""
-        root = self._root
-        epoch, layers = _listed(root)
+        store = self._store
+        epoch, layers = listed_away(store)
         with ThreadPoolExecutor(_PARALLEL) as pool:
-            list(pool.map(_brought, [root / layer for layer in layers]))
-        catalog = json.loads((root / "catalog.json").read_text())
-        traces = _traces(layers)
-        restored = {key: trace for key, trace in summed(catalog).items() if trace in traces}
-        wrong = mismatches(root, read_sums(root), epoch, restored)
-        (root / FILE).unlink()
-        return str(ChecksumMismatch(str(root), epoch, wrong)) if wrong else None
+            list(pool.map(self._brought, layers))
+        for trace in sorted({trace for trace, _ in layers}):
+            store.disk.flush_folder(trace)
+        traces = {trace for trace, _ in layers}
+        restored = {key: trace for key, trace in store.catalog().summed().items() if trace in traces}
+        totals = read_totals(store.disk)[0].get(epoch, {})
+        wrong = mismatches(totals, restored, epoch, self._work.state_sum)
+        store.disk.remove(AWAY)
+        _LOG.info("all layers are home", extra=fields(part=self.name, layers=len(layers)))
+        return str(ChecksumMismatch(str(store.root), epoch, wrong)) if wrong else None
+
+    def _brought(self, layer: tuple[str, LayerName]) -> None:
+        trace, name = layer
+        with suppress(FileNotFoundError):  # it was merged on, or forgotten
+            bring(self._store.root / trace / name.filename)
+            self._store.disk.flush(f"{trace}/{name.filename}")
 
 
-def list_away(root: Path, epoch: int, layers: Sequence[str]) -> None:
+def list_away(disk: Disk, epoch: int, layers: Sequence[tuple[str, LayerName]]) -> None:
     """Say which layers of a store are elsewhere, as it was restored as of an epoch."""
-    if layers:
-        (root / FILE).write_text(json.dumps({"epoch": epoch, "layers": layers}))
-    else:
-        (root / FILE).unlink(missing_ok=True)
+    names = [f"{trace}/{name.filename}" for trace, name in layers]
+    disk.replace(AWAY, documents.encode({"epoch": epoch, "layers": names}, AWAY), flushed=True)
 
 
-def all_home(root: Path) -> bool:
+def all_home(disk: Disk) -> bool:
     """Whether no layer is elsewhere."""
-    return not (root / FILE).exists()
+    return not disk.exists(AWAY)
 
 
-def away_in(root: Path) -> set[str]:
-    """The traces of which some layers may be elsewhere."""
-    return _traces(_listed(root)[1])
-
-
-def _traces(layers: Sequence[str]) -> set[str]:
-    return {layer.rpartition("/")[0] for layer in layers}
-
-
-def _listed(root: Path) -> tuple[int, list[str]]:
+def listed_away(store: Store) -> tuple[int, list[tuple[str, LayerName]]]:
+    """The epoch as of which a store was restored, and the layers that may be elsewhere."""
     try:
-        said = json.loads((root / FILE).read_text())
+        said = documents.decode(store.disk.read(AWAY), AWAY)
     except FileNotFoundError:
         return 0, []
-    return said["epoch"], said["layers"]
-
-
-def _brought(path: Path) -> None:
-    with suppress(FileNotFoundError):  # it was merged on, or forgotten
-        bring(path)
+    if isinstance(said, dict):
+        found = []
+        for each in said["layers"]:
+            trace, _, filename = each.rpartition("/")
+            name = LayerName.parse(filename)
+            if name is not None:
+                found.append((trace, name))
+        return said["epoch"], found
+    return 0, [(trace, name) for trace in store.traces() for name in store.valid_layers(trace)]

@@ -1,8 +1,13 @@
-"""Reading a replica: its newest commit, and layers out of its objects.
+"""Reading a replica: what it holds, and layers out of its objects.
 
-Everything that arrives is compared with the size and checksum that the commit has for it. A commit that cannot be read
-whole is passed over in favour of the one before it. An object that vanished after its commit was read was garbage by
-then: a newer commit is there, and the reader starts again from that.
+`look` tells everything that a decision needs: whose replica it is, its commits (damaged ones by name: their epoch is in
+it), the lineage that is there, and which objects are there with their sizes. Lineage is taken by listing, whether a
+commit names it or not: its lines prove themselves. Nothing is trusted because of its place or its name. A replica that
+cannot be read is told as such, with the error; it never ends a start by itself.
+
+Every object that is fetched is compared with the size and checksum that a commit has for it, and a layer out of it is
+written under a name of the incarnation that fetches it, so that no predecessor can mean it. All objects that turn out
+damaged are told at once (`Spoiled`), so that one can decide again without them.
 
 A large layer may be left where it is, with a note in its place (`leave`). Whoever needs it reads its row groups alone
 (`bring_home`), page by page with their checksums.
@@ -10,120 +15,264 @@ A large layer may be left where it is, with a note in its place (`leave`). Whoev
 
 from __future__ import annotations
 
-import os
-import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from slipstream.durability.manifest import Kept, Manifest, valid_commits
+from slipstream.clock import Clock, SystemClock
+from slipstream.durability.checksum import decode_totals
+from slipstream.durability.joining import UNKNOWN, Guarded, Opener, read_owner
+from slipstream.durability.manifest import (
+    ClaimName,
+    CommitName,
+    Kept,
+    Manifest,
+    Segment,
+    Stored,
+    valid_commits,
+)
 from slipstream.durability.pack import decode_schema, unpack
-from slipstream.durability.replica import Replica, shown
-from slipstream.errors import DamagedObject, LayerAway
-from slipstream.trace import LayerName, leave_note
+from slipstream.durability.recovery import Commit, Remote, Wanted
+from slipstream.durability.replica import Objects, Replica, checked_body, shown
+from slipstream.durability.work import LayerWork
+from slipstream.errors import DamagedObject, LayerAway, ReplicaTrouble, SlipstreamError
+from slipstream.store import documents
+from slipstream.store.catalog import Catalog
+from slipstream.store.layout import SPOOL
+from slipstream.store.store import Store
+from slipstream.trace import LayerName, leave_note, register_bringer
 
-_PARALLEL = 8
-_PAUSES = (0.2, 1.0, 3.0)  # seconds between attempts to bring a layer
+PARALLEL = 8
+_PAUSES = (0.2, 1.0, 3.0)  # seconds between attempts to read an object
+_FOLDERS = ("data", "catalog", "sums")
 
 
-def manifests(replica: Replica) -> Iterable[Manifest]:
+class Spoiled(Exception):
+    """Objects of replicas, by URL, that are not what was written; and replicas that cannot be read any more."""
+
+    def __init__(self, objects: Mapping[tuple[str, str], str], silent: Mapping[str, str]) -> None:
+        self.objects, self.silent = objects, silent
+        super().__init__(f"{len(objects)} objects are damaged, {len(silent)} replicas cannot be read")
+
+
+def manifests(objects: Objects) -> Iterator[Manifest]:
     """What the replica's valid commits say, newest first; damaged ones are left out."""
-    for name in valid_commits(replica.list("commits"), replica.list("incarnations")):
-        try:
-            yield Manifest.decode(name, replica.get(name.object), shown(replica.url))
-        except (DamagedObject, FileNotFoundError):
-            continue
+    for name in valid_commits(objects.list("commits"), objects.list("incarnations")):
+        commit = _commit(objects, name)
+        if commit is not None and commit.manifest is not None:
+            yield commit.manifest
 
 
-def newest_manifest(replica: Replica) -> Manifest | None:
+def newest_manifest(objects: Objects) -> Manifest | None:
     """What the replica holds; None for nothing."""
-    return next(iter(manifests(replica)), None)
+    return next(manifests(objects), None)
 
 
-def fetch_object(replica: Replica, manifest: Manifest, name: str, to: Path) -> Path:
-    """Copy an object to a local file, and check it."""
-    expected = manifest.objects[name]
+def look(url: str, opener: Opener = Replica, clock: Clock | None = None) -> Remote:
+    """What a replica holds."""
+    clock = clock or SystemClock()
+    objects = Guarded(url, opener)
+    for pause in _PAUSES:
+        try:
+            return _looked(objects)
+        except ReplicaTrouble:
+            clock.sleep(pause)
     try:
-        arrived = replica.fetch(name, to)
+        return _looked(objects)
+    except ReplicaTrouble as trouble:
+        return Remote(shown(url), error=str(trouble))
+
+
+def _looked(objects: Objects) -> Remote:
+    names, claims = objects.list("commits"), objects.list("incarnations")
+    segments = [each for name in objects.list("lineage") if (each := Segment.parse(name)) is not None]
+    there = {name: size for folder in _FOLDERS for name, size in objects.list(folder).items()}
+    valid = valid_commits(names, claims)
+    commits = [commit for name in valid if (commit := _commit(objects, name)) is not None]
+    idle = [commit for name in _overruled(names, claims) if (commit := _commit(objects, name)) is not None]
+    copies: dict[int, list[bytes]] = {}
+    for segment in segments:
+        copies.setdefault(segment.log, []).append(_get(objects, segment.object))
+    numbers = [claim.incarnation for name in claims if (claim := ClaimName.parse(name)) is not None]
+    numbers += [known.incarnation for name in names if (known := CommitName.parse(name)) is not None]
+    numbers += [segment.log for segment in segments]
+    found = Remote(
+        url=shown(objects.url),
+        commits=tuple(commits),
+        overruled=tuple(idle),
+        copies=copies,
+        objects=there,
+        incarnation=max(numbers, default=0),
+        life=bool(names or claims or segments or there),
+    )
+    owner = read_owner(objects)
+    return replace(found, owner=None if owner == UNKNOWN else owner)
+
+
+def _overruled(commits: Iterable[str], claims: Iterable[str]) -> list[CommitName]:
+    """The commits that do not count only because of incarnations that have none themselves, newest first."""
+    committed = {name.incarnation for each in commits if (name := CommitName.parse(each)) is not None}
+    heeded = [each for each in claims if (claim := ClaimName.parse(each)) and claim.incarnation in committed]
+    counting = set(valid_commits(commits, claims))
+    return [name for name in valid_commits(commits, heeded) if name not in counting]
+
+
+def _commit(objects: Objects, name: CommitName) -> Commit | None:
+    """A commit, with the catalog and the totals that it names; None if it is gone by now."""
+    where = shown(objects.url)
+    try:
+        body = objects.get(name.object)
+        manifest = Manifest.decode(name, body, where)
     except FileNotFoundError:
-        raise DamagedObject(shown(replica.url), name, "it is missing") from None
-    size = to.stat().st_size
-    if size != expected.size:
-        raise DamagedObject(
-            shown(replica.url), name, f"it has {size} bytes and was written with {expected.size}"
-        )
-    if arrived != expected.sha256:
-        raise DamagedObject(shown(replica.url), name, "its contents are not those that were written")
-    return to
+        return None
+    except DamagedObject as error:
+        return Commit(name, problem=str(error))
+    catalog, totals = None, {}
+    said = _document(objects, manifest.objects.get(manifest.catalog))
+    if said is not None:
+        try:
+            catalog = Catalog.decode(said)
+        except SlipstreamError:  # a name in it that is none
+            catalog = None
+    summed = _document(objects, manifest.objects.get(manifest.sums))
+    if summed is not None and summed.get("epoch") == manifest.epoch:
+        totals = decode_totals(summed["totals"])
+    return Commit(name, manifest, catalog=catalog, totals=totals)
+
+
+def _document(objects: Objects, stored: Stored | None) -> documents.Body | None:
+    """A checked document on a replica; None if it is not there as it was written."""
+    if stored is None:
+        return None
+    try:
+        body = checked_body(objects, stored, Path())
+    except DamagedObject:
+        return None
+    assert isinstance(body, bytes)
+    found = documents.decode(body)
+    return found if isinstance(found, dict) else None
+
+
+def _get(objects: Objects, name: str) -> bytes:
+    try:
+        return objects.get(name)
+    except FileNotFoundError:  # joined to a longer one meanwhile
+        return b""
 
 
 def fetch_layers(
-    replica: Replica, manifest: Manifest, wanted: Iterable[tuple[str, Kept]], root: Path, spool: Path
-) -> int:
-    """Bring layers of some traces under `root`, several objects at a time; the bytes that they take there."""
-    spool.mkdir(parents=True, exist_ok=True)
-    by_object: dict[str, list[tuple[str, Kept]]] = {}
-    for trace, kept in wanted:
-        by_object.setdefault(kept.object, []).append((trace, kept))
+    store: Store,
+    incarnation: int,
+    wanted: Iterable[Wanted],
+    objects: Mapping[str, Objects],
+    work: LayerWork,
+    clock: Clock,
+    *,
+    parallel: int = PARALLEL,
+) -> list[tuple[str, LayerName]]:
+    """Bring layers into a store, under names of an incarnation, flushed; those that are there now. Each object is
+    fetched once. Raises `Spoiled` after everything that could be brought is there.
+    """
+    by_object: dict[tuple[str, str], list[Wanted]] = {}
+    for each in wanted:
+        by_object.setdefault((each.url, each.kept.object), []).append(each)
+    damaged: dict[tuple[str, str], str] = {}
+    silent: dict[str, str] = {}
+    brought: list[tuple[str, LayerName]] = []
 
-    def bring(name: str) -> int:
-        file = None
-        if name:
-            file = fetch_object(replica, manifest, name, spool / f"{os.getpid()}-{name.rpartition('/')[2]}")
+    def bring(key: tuple[str, str]) -> None:
+        url, name = key
+        layers = by_object[key]
         try:
-            return sum(
-                unpack(file, kept, decode_schema(manifest.schemas[trace]), root / trace)
-                for trace, kept in by_object[name]
-            )
+            stored = layers[0].stored
+            body = None if stored is None else _fetched(objects[url], stored, store.root / SPOOL, clock)
+        except DamagedObject as error:
+            damaged[url, name] = str(error)
+            return
+        except ReplicaTrouble as trouble:
+            silent[url] = str(trouble)
+            return
+        try:
+            for each in layers:
+                layer = replace(each.kept.layer, incarnation=incarnation)
+                work.unpack(body, each.kept, each.schema, each.trace, layer)
+                brought.append((each.trace, layer))
+        except (ValueError, KeyError, IndexError, EOFError) as error:  # whole, and not what the commit says
+            damaged[url, name] = f"it does not hold the layers that the commit names ({error})"
         finally:
-            if file is not None:
-                file.unlink(missing_ok=True)
+            if isinstance(body, Path):
+                body.unlink(missing_ok=True)
 
-    with ThreadPoolExecutor(_PARALLEL) as pool:
-        return sum(pool.map(bring, by_object))
+    if parallel > 1 and len(by_object) > 1:
+        with ThreadPoolExecutor(parallel) as pool:
+            list(pool.map(bring, by_object))
+    else:
+        for key in by_object:
+            bring(key)
+    for trace in sorted({trace for trace, _ in brought}):
+        store.disk.flush_folder(trace)
+    if damaged or silent:
+        raise Spoiled(damaged, silent)
+    return brought
 
 
-def leave(replica: Replica, manifest: Manifest, trace: str, kept: Kept, root: Path) -> None:
-    """Leave a layer on the replica, and a note of it under `root`."""
-    (root / trace).mkdir(parents=True, exist_ok=True)
+def _fetched(objects: Objects, stored: Stored, spool: Path, clock: Clock) -> bytes | Path:
+    """An object, checked. Storage that fails is tried again a few times."""
+    for pause in _PAUSES:
+        try:
+            return checked_body(objects, stored, spool)
+        except ReplicaTrouble:
+            clock.sleep(pause)
+    return checked_body(objects, stored, spool)
+
+
+def leave(store: Store, incarnation: int, wanted: Wanted, url: str) -> LayerName:
+    """Leave a layer on its replica, and a note of it in the store."""
+    assert wanted.stored is not None
+    store.disk.make_folder(wanted.trace)
+    name = replace(wanted.kept.layer, incarnation=incarnation)
     said = {
-        "url": replica.url,
-        "object": kept.object,
-        "size": manifest.objects[kept.object].size,
-        "first": kept.first,
-        "groups": kept.groups,
-        "rows": kept.rows,
-        "schema": manifest.schemas[trace],
+        "url": url,
+        "object": wanted.kept.object,
+        "size": wanted.stored.size,
+        "first": wanted.kept.first,
+        "groups": wanted.kept.groups,
+        "rows": wanted.kept.rows,
+        "schema": wanted.schema,
     }
-    leave_note(root / trace / kept.layer.filename, f"{__name__}:{bring_home.__name__}", said)
+    leave_note(store.root / wanted.trace / name.filename, "replica", said)
+    return name
 
 
 def bring_home(path: Path, said: dict[str, Any]) -> None:
     """Put the layer that a note tells of in its place. Storage that fails is tried again a few times."""
     name = LayerName.parse(path.name)
     assert name is not None
-    kept = Kept(name, said["rows"], 0, said["object"], said["first"], said["groups"])
+    kept = Kept(
+        layer=name,
+        rows=said["rows"],
+        bytes=0,
+        object=said["object"],
+        first=said["first"],
+        groups=said["groups"],
+    )
+    clock = SystemClock()
     for pause in (*_PAUSES, None):
         try:
             with Replica(said["url"]).open(kept.object) as source:
                 if source.size() != said["size"]:
                     size = f"it has {source.size()} bytes and was written with {said['size']}"
                     raise DamagedObject(shown(said["url"]), kept.object, size)
-                unpack(source, kept, decode_schema(said["schema"]), path.parent)
+                unpack(source, kept, decode_schema(said["schema"]), path.parent, name, flushed=False)
             return
+        except ValueError as error:
+            raise DamagedObject(shown(said["url"]), kept.object, f"it cannot be read ({error})") from error
         except OSError as error:
             if pause is None:
                 raise LayerAway(path.name, shown(said["url"]), f"{type(error).__name__}: {error}") from error
-            time.sleep(pause)
+            clock.sleep(pause)
 
 
-def fetch_lineage(replica: Replica, manifest: Manifest, spool: Path) -> str:
-    """The lines of lineage that the replica holds, oldest first."""
-    spool.mkdir(parents=True, exist_ok=True)
-    texts = []
-    for segment in manifest.lineage:
-        file = fetch_object(replica, manifest, segment.object, spool / f"{os.getpid()}-lineage")
-        texts.append(file.read_text())
-        file.unlink()
-    return "".join(texts)
+register_bringer("replica", bring_home)

@@ -15,9 +15,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from slipstream.durability.manifest import Kept, Stored
-from slipstream.trace import Layer, write_layer
+from slipstream.trace import Layer, LayerName, write_layer
 
 _CHUNK = 1 << 22
+
 
 Held = tuple[str, Layer]
 """A trace and one of its layers, mapped: it stays readable even if it is removed."""
@@ -37,7 +38,7 @@ def pack(layers: Sequence[Held], name: str, to: Path) -> tuple[Stored | None, di
     filled = [held for held in layers if held[1].parts]
     for trace, layer in layers:
         if not layer.parts:
-            kept.setdefault(trace, []).append(Kept(layer.name, 0, layer.bytes))
+            kept.setdefault(trace, []).append(Kept(layer.name, 0, layer.bytes, digest=layer.digest))
     if not filled:
         return None, kept
     at = 0
@@ -52,22 +53,39 @@ def pack(layers: Sequence[Held], name: str, to: Path) -> tuple[Stored | None, di
     ) as writer:
         for trace, layer in filled:
             for part in layer.parts:
-                writer.write_table(pa.Table.from_batches([part.batch]), row_group_size=len(part.h))
+                writer.write_table(pa.Table.from_batches([part.batch]), row_group_size=part.rows)
             kept.setdefault(trace, []).append(
-                Kept(layer.name, layer.rows, layer.bytes, name, at, len(layer.parts))
+                Kept(
+                    layer=layer.name,
+                    rows=layer.rows,
+                    bytes=layer.bytes,
+                    object=name,
+                    first=at,
+                    groups=len(layer.parts),
+                    digest=layer.digest,
+                )
             )
             at += len(layer.parts)
     return Stored(name, to.stat().st_size, sha256(to)), kept
 
 
-def unpack(file: Path | pa.NativeFile | None, kept: Kept, schema: pa.Schema, directory: Path) -> int:
-    """Write a layer out of an object's file (None for an empty layer) to a trace's directory; its size in bytes."""
-    directory.mkdir(parents=True, exist_ok=True)
+def unpack(
+    file: Path | pa.NativeFile | None,
+    kept: Kept,
+    schema: pa.Schema,
+    directory: Path,
+    name: LayerName,
+    *,
+    flushed: bool,
+) -> int:
+    """Write a layer out of an object's file (None for an empty layer) to a trace's directory, under a name; its size in
+    bytes.
+    """
     if file is None:
-        return write_layer(directory, kept.layer, schema, ())
+        return write_layer(directory, name, schema, (), flushed=flushed)
     with pq.ParquetFile(file, page_checksum_verification=True, pre_buffer=True) as reader:
         groups = (reader.read_row_group(i) for i in range(kept.first, kept.first + kept.groups))
-        return write_layer(directory, kept.layer, schema, _batches(groups, schema))
+        return write_layer(directory, name, schema, _batches(groups, schema), flushed=flushed)
 
 
 def encode_schema(schema: pa.Schema) -> str:

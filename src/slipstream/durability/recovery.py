@@ -1,176 +1,855 @@
-"""Deciding how to start: pure; what is there in, one instruction out.
+"""Deciding how to start: pure; what is there in, one plan out.
 
-| what is found | what is done |
-| --- | --- |
-| the store is whole, and no replica is ahead of it | go on |
-| layers are missing or damaged, and a replica's fill the gaps | fetch those, go on |
-| the store is gone, or cannot be filled up, or lags a replica | restore the newest epoch that a replica holds |
-| nothing anywhere, and every replica was heard | a new app: start empty |
-| anything else | refuse, and say what is missing and where a copy may be |
+What there is: what is left of the store (`Local`) and what each replica holds (`Remote`). Out of all copies of lineage
+that do not contradict each other one history is joined (`splice`), and out of all sound layers, the store's and every
+replica's, object by object, the newest epoch of that history is chosen for which every trace has a cover. That is the
+**best copy**: neither the store nor a replica need have all of it.
 
-A store is never started empty where something was expected: a replica that cannot be reached may hold something. The
-epochs that a restored store lacks are computed again from their input, all in one.
+| kind | when | what is done |
+| --- | --- | --- |
+| go on | the store has all of it | damaged layers that nobody needs are dropped |
+| fetch | replicas fill the gaps | those layers are brought |
+| step back | the newest epochs have no cover anywhere | they are computed again, from their cuts as they were |
+| restore | the store has no lineage or no catalog, or a replica is ahead | the store is made what replicas hold |
+| start empty | no sign of life anywhere, and every replica was heard | a new app |
+| refuse | anything else | an error says what is there, what is missing, and which commands choose |
 
-With `safe_on` of n replicas, an epoch that was called safe is on one of any n - safe_on + 1 of them. If fewer were
-heard, a restored store may be older than what was called safe; that is allowed, because the others may be gone for
-good, and said.
+**Never a silent step back.** What was promised is the newest epoch that was ever called safe, as far as anybody
+knows: the lineage, commits (by their names, if they are damaged), what the agent said last, and, where the store
+cannot say how far it was, every replica that was not heard or has lost everything. A start behind that, or without
+lineage that is known to have been there, needs consent (`accept_loss`). Epochs after the promise are another matter:
+their input is still there, because input is forgotten only once it is safe.
+
+**Never an empty start.** Where there is any sign of life and none of it can be used, no consent helps.
+
+A layer of the store counts only if this history made it: its incarnation's log is here, or a commit has its digest,
+or an unfinished recovery of this very history brought it. What is left over from another history is dropped.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from functools import cached_property
 
-from slipstream.errors import MissingLayer
-from slipstream.trace import LayerName, Span, cover, tile
+from slipstream.durability.board import Replication, safe_epoch
+from slipstream.durability.manifest import CommitName, Kept, Manifest, Stored
+from slipstream.durability.splice import Chain, Copies, contradict, splice
+from slipstream.errors import CannotRecover, MissingLayer, OtherApp, OtherReplica, SlipstreamError, WouldLose
+from slipstream.store.catalog import Catalog, owner_of
+from slipstream.store.layers import combined
+from slipstream.store.store import Identity
+from slipstream.trace import PLACES, Fence, LayerName, Span, cover, history_reach, tile
 
-Names = Mapping[str, Sequence[LayerName]]
+Names = Mapping[str, tuple[LayerName, ...]]
+Layer = tuple[str, LayerName]
+"""A trace and one of its layers."""
+
+_UNKNOWN = 1 << 62
+
+
+@dataclass(frozen=True)
+class Restoring:
+    """A recovery that was begun: layers from this incarnation on were brought for the history with this line."""
+
+    incarnation: int
+    log: int
+    digest: str
+    said: str
 
 
 @dataclass(frozen=True)
 class Local:
-    """What is left of a store. usable: there is lineage that says how far it goes, and a catalog. layers: the sound
-    ones of each trace; damaged: the others. remains: whether there is anything at all.
+    """What is left of a store. copies: its logs; None where its chain is known to be whole, and was read from its base.
+    layers: the sound ones that no fence bars; damaged: the others, and what is wrong with each. digests: of sound
+    layers, as far as they matter. documents: what is wrong with either copy of a document. progress: what the agent
+    said last, None if it cannot be read. life: whether there is anything that a new store would not have.
     """
 
-    usable: bool
-    remains: bool
-    frontier: int = 0
-    traces: tuple[str, ...] = ()
+    root: str
+    identity: Identity | None = None
+    catalog: Catalog | None = None
+    chain: Chain = field(default_factory=Chain)
+    copies: Copies | None = None
     layers: Names = field(default_factory=dict)
-    damaged: Names = field(default_factory=dict)
+    damaged: Mapping[Layer, str] = field(default_factory=dict)
+    digests: Mapping[Layer, str] = field(default_factory=dict)
+    fences: frozenset[Fence] = frozenset()
+    documents: tuple[str, ...] = ()
+    progress: Replication | None = field(default_factory=Replication)
+    restoring: Restoring | None = None
+    life: bool = False
+
+
+@dataclass(frozen=True)
+class Commit:
+    """A commit of a replica: what it says, or what is wrong with it. totals: the epoch checksums that go with it."""
+
+    name: CommitName
+    manifest: Manifest | None = None
+    problem: str | None = None
+    catalog: Catalog | None = None
+    totals: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Remote:
-    """A replica: the epoch and layers of its newest commit, or why it cannot be read."""
-
-    url: str
-    epoch: int = 0
-    layers: Names = field(default_factory=dict)
-    error: str | None = None
-
-
-@dataclass(frozen=True)
-class GoOn:
-    """The store is whole."""
-
-
-@dataclass(frozen=True)
-class StartEmpty:
-    """There is nothing, and there never was."""
-
-
-@dataclass(frozen=True)
-class Fetch:
-    """Bring these layers from a replica, by trace; then the store is whole."""
-
-    url: str
-    layers: Names
-
-
-@dataclass(frozen=True)
-class Restore:
-    """Make the store what a replica holds. lost: epochs that were computed and must be computed again, if known.
-    certain: enough replicas were heard to know that nothing safe is missing.
+    """A replica. commits: those that count, newest first. overruled: those that do not, because of a later incarnation
+    that has none itself. copies: stretches of lineage. objects: which are there, and their sizes. incarnation: the
+    highest that left a trace there. error: why it cannot be read.
     """
 
     url: str
-    epoch: int
-    lost: int
-    certain: bool
+    error: str | None = None
+    owner: Identity | None = None
+    commits: tuple[Commit, ...] = ()
+    overruled: tuple[Commit, ...] = ()
+    copies: Copies = field(default_factory=dict)
+    objects: Mapping[str, int] = field(default_factory=dict)
+    incarnation: int = 0
+    life: bool = False
+
+    @property
+    def reached(self) -> int | None:
+        """The epoch of its newest commit, damaged or not; None if nobody can say what it once had."""
+        if self.error is not None or (not self.commits and (self.objects or self.owner is None)):
+            return None
+        return max((commit.name.epoch for commit in self.commits), default=0)
 
 
 @dataclass(frozen=True)
-class Refuse:
-    """Nothing can be done without help."""
+class Wanted:
+    """A layer to be brought from a replica. stored: the object that it is in, None for an empty layer."""
 
-    missing: str
-    heard: tuple[str, ...]
-
-
-Instruction = GoOn | StartEmpty | Fetch | Restore | Refuse
-
-
-def decide(local: Local, remotes: Sequence[Remote], safe_on: int) -> Instruction:
-    """What to do at a start."""
-    heard = [remote for remote in remotes if remote.error is None]
-    best = max(heard, key=lambda remote: remote.epoch, default=None)
-    ahead = best is not None and best.epoch > local.frontier
-    if local.usable and not ahead:
-        gaps = gaps_of(local)
-        if not gaps:
-            return GoOn()
-        for remote in sorted(heard, key=lambda remote: remote.epoch, reverse=True):
-            layers = fill(local, remote, gaps)
-            if layers is not None:
-                return Fetch(remote.url, layers)
-    if best is not None and best.epoch > 0:
-        certain = len(heard) >= len(remotes) - safe_on + 1
-        return Restore(best.url, best.epoch, max(0, local.frontier - best.epoch), certain)
-    if not local.remains and len(heard) == len(remotes):
-        return StartEmpty()
-    return Refuse(_missing(local), tuple(_heard(remote) for remote in remotes))
+    trace: str
+    kept: Kept
+    url: str
+    stored: Stored | None
+    schema: str
 
 
-def gaps_of(local: Local) -> list[str]:
-    """The traces that cannot be read as of the store's epoch, or have a damaged layer."""
-    found = []
-    for trace in local.traces:
+class Kind(StrEnum):
+    GO_ON = "go on"
+    FETCH = "fetch"
+    STEP_BACK = "step back"
+    RESTORE = "restore"
+    START_EMPTY = "start empty"
+    REFUSE = "refuse"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a start does. epoch: from where it goes on. upto: the last epoch whose cut is known: those in between are
+    computed again as they were. frontier: the last epoch that was computed, as far as lineage tells. fetch: the layers
+    to bring; drop: those of the store that must go. own: the store has lineage of this history. checks: totals to
+    compare with, by epoch. lost: what is given up. why: what the user must know. judged: what was found where. error:
+    of a refusal.
+    """
+
+    kind: Kind
+    epoch: int = 0
+    upto: int = 0
+    frontier: int = 0
+    identity: Identity | None = None
+    chain: Chain = field(default_factory=Chain)
+    catalog: Catalog | None = None
+    fetch: tuple[Wanted, ...] = ()
+    drop: tuple[Layer, ...] = ()
+    checks: tuple[tuple[int, Mapping[str, int]], ...] = ()
+    own: bool = True
+    lost: tuple[str, ...] = ()
+    why: tuple[str, ...] = ()
+    judged: tuple[str, ...] = ()
+    error: SlipstreamError | None = None
+
+    @property
+    def again(self) -> int:
+        """How many epochs are computed again."""
+        return max(self.upto, self.frontier) - self.epoch
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the objects that are brought."""
+        return sum({each.stored.name: each.stored.size for each in self.fetch if each.stored}.values())
+
+
+def decide(
+    local: Local,
+    remotes: Sequence[Remote],
+    *,
+    app: str,
+    safe_on: int = 1,
+    accept_loss: bool = False,
+    rebuild: Collection[str] = (),
+) -> Plan:
+    """What to do at a start. rebuild: views that are computed anew: their layers need not be there."""
+    judged = (_seen(local), *(_heard(remote) for remote in remotes))
+    owner = _owner(local, remotes, app)
+    if isinstance(owner, SlipstreamError):
+        return Plan(Kind.REFUSE, judged=judged, error=owner)
+    if not local.life and not any(remote.life for remote in remotes):
+        if all(remote.error is None for remote in remotes):
+            return Plan(Kind.START_EMPTY, judged=judged, identity=owner)
+        return Plan(Kind.REFUSE, judged=judged, error=_impossible(local, ["there is no store"], judged))
+    families = _families(local, remotes, owner, overruled=False)
+    if any(remote.overruled for remote in remotes):
+        families += _families(local, remotes, owner, overruled=True)
+    best = max((_judged(family, remotes, safe_on, rebuild) for family in families), key=_rank)
+    if best.impossible:
+        error: SlipstreamError = _impossible(local, best.impossible, judged)
+        return replace(best.plan, kind=Kind.REFUSE, judged=judged, error=error)
+    if best.consent and not accept_loss:
+        error = WouldLose(local.root, best.plan.epoch, best.consent, best.plan.lost, judged[1:])
+        return replace(best.plan, kind=Kind.REFUSE, judged=judged, error=error)
+    why = (*best.plan.why, *(f"accepted: {each}" for each in best.consent))
+    # What is given up may include the input of later cuts: those are cut anew, from what is there.
+    upto = best.plan.epoch if best.consent else best.plan.upto
+    return replace(best.plan, identity=owner, why=why, judged=judged, upto=upto)
+
+
+def substitutes_for(layer: Layer, local: Local, remotes: Sequence[Remote]) -> tuple[Wanted, ...] | None:
+    """What to bring so that a store in use can do without one of its layers: nothing, if it can already; None if it
+    never can. The history that a layer holds is given up only if there are replicas and each was heard.
+    """
+    trace, name = layer
+    family = _families(local, remotes, local.identity, overruled=False)[0]
+    catalog = local.catalog or Catalog()
+    found = _found(family, catalog, ())
+    if trace not in found.traces:
+        return ()
+    mine = [each for each in found.mine.get(trace, ()) if each != name]
+    theirs = found.theirs[trace]
+    logged = name.is_log and trace in found.shown
+    for names in (mine, [*mine, *theirs]):
         try:
-            cover(local.layers.get(trace, ()), local.frontier, Span.whole())
+            pieces = tile(names, name.lo, name.hi, name.span, whole=not logged)
         except MissingLayer:
-            found.append(trace)
             continue
-        if local.damaged.get(trace):
-            found.append(trace)
+        return tuple(theirs[each] for each in sorted({piece.layer for piece in pieces}) if each in theirs)
+    heard = bool(remotes) and all(remote.error is None for remote in remotes)
+    return () if logged and heard and _covered(mine, family.chain.history.frontier) else None
+
+
+@dataclass(frozen=True)
+class Examined:
+    """What is wrong with a store as a whole. strangers: layers that are whole, and not what their epoch made.
+    uncovered: what keeps traces from being read as of the newest epoch, with all copies together. holes: past epochs
+    that traces lack between others.
+    """
+
+    chain: Chain
+    lost: tuple[str, ...]
+    strangers: tuple[Layer, ...]
+    uncovered: Mapping[str, str]
+    holes: Mapping[str, tuple[int, int]]
+
+
+def examine(local: Local, remotes: Sequence[Remote] = ()) -> Examined:
+    """Look through a store, with or without the copies that replicas have. All of its logs must have been read."""
+    family = _families(local, remotes, local.identity, overruled=False)[0]
+    found = _found(family, local.catalog or Catalog(), ())
+    frontier = family.chain.history.frontier
+    uncovered = {}
+    for trace in found.traces:
+        try:
+            cover(_upto(found.every(trace), frontier), frontier, Span.whole(), directory=trace)
+        except MissingLayer as gap:
+            uncovered[trace] = str(gap).partition(". ")[0]
+    holes = {
+        trace: lost[0]
+        for trace in found.shown
+        if trace not in uncovered and (lost := _holes(found.every(trace), frontier))
+    }
+    return Examined(
+        chain=family.chain,
+        lost=tuple(_lost_lineage(family)),
+        strangers=tuple(sorted(_strangers(family))),
+        uncovered=uncovered,
+        holes=holes,
+    )
+
+
+@dataclass(frozen=True)
+class _Family:
+    """Copies of one history: the store, if it is one of them, and replicas. overruled: commits count although a later
+    incarnation began before them.
+    """
+
+    local: Local
+    own: bool
+    remotes: tuple[Remote, ...]
+    chain: Chain
+    overruled: bool = False
+
+    @property
+    def logged(self) -> bool:
+        """Whether the store has lineage of its own for this history."""
+        return self.own and (self.local.copies is None or bool(self.logs))
+
+    @cached_property
+    def logs(self) -> frozenset[int]:
+        """The logs of this history of which the store has at least a line."""
+        copies = (self.local.copies or {}) if self.own else {}
+        return frozenset(
+            log
+            for log, raw in self.chain.logs.items()
+            if any(set(each.split(b"\n")) & set(raw.split(b"\n")[:-1]) for each in copies.get(log, ()))
+        )
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """A plan; why it needs consent, if it does; why it cannot be carried out, if that is so."""
+
+    plan: Plan
+    own: bool
+    consent: tuple[str, ...] = ()
+    impossible: tuple[str, ...] = ()
+
+
+def _rank(candidate: _Candidate) -> tuple[bool, bool, int, bool, int]:
+    plan = candidate.plan
+    return not candidate.impossible, not candidate.consent, plan.epoch, candidate.own, plan.upto
+
+
+def _owner(local: Local, remotes: Sequence[Remote], app: str) -> Identity | SlipstreamError | None:
+    """Whose all of this is; an error where it is not one app's, or another's."""
+    ours = local.identity
+    if ours is None and local.chain.lineage.app is not None:
+        ours = Identity(app, local.chain.lineage.app)
+    if ours is not None and ours.app != app:
+        return OtherApp(local.root, ours.app, app)
+    for remote in remotes:
+        known = remote.owner
+        if known is None:
+            continue
+        if ours is None and known.app == app:
+            ours = known
+        elif ours is None or known.id != ours.id:
+            given = ours or Identity(app, "new")
+            return OtherReplica(remote.url, known.app, known.id, given.app, given.id)
+    return ours
+
+
+def _families(
+    local: Local, remotes: Sequence[Remote], owner: Identity | None, *, overruled: bool
+) -> list[_Family]:
+    """The histories that there are: copies that do not contradict each other are of one."""
+    app = None if owner is None else owner.id
+    if local.copies is None:
+        return [_Family(local, True, (), local.chain)]
+    if overruled:
+        remotes = [replace(each, commits=(*each.commits, *each.overruled)) for each in remotes]
+    groups: list[tuple[bool, list[Remote]]] = [(True, [])]
+    for remote in remotes:
+        for own, members in groups:
+            known = [local.copies] if own else []
+            known += [each.copies for each in members]
+            if not any(contradict(each, remote.copies, app) for each in known):
+                members.append(remote)
+                break
+        else:
+            groups.append((False, [remote]))
+    families = []
+    for own, members in groups:
+        copies = [local.copies] if own else []
+        chain = splice([*copies, *(each.copies for each in members)], app)
+        if overruled:
+            chain = _without_idle(chain, [*copies, *(each.copies for each in members)], app)
+        families.append(_Family(local, own, tuple(members), chain, overruled))
+    return families
+
+
+def _without_idle(chain: Chain, copies: Sequence[Copies], app: str | None) -> Chain:
+    """The history without the newest incarnations that computed nothing."""
+    idle = set()
+    for began in reversed(chain.begins):
+        if began.incarnation in chain.computed_by.values():
+            break
+        idle.add(began.incarnation)
+    shorter = splice([{log: each for log, each in copy.items() if log not in idle} for copy in copies], app)
+    return shorter if shorter.history.frontier > chain.history.frontier else chain
+
+
+def _judged(family: _Family, remotes: Sequence[Remote], safe_on: int, rebuild: Collection[str]) -> _Candidate:
+    """The best that can be made of one history."""
+    chain, local = family.chain, family.local
+    history = chain.history
+    frontier = history.frontier
+    catalog, own_catalog = _catalog(family)
+    own = family.logged and own_catalog and frontier <= _own_frontier(family)
+    upto = max([frontier, *(cut.epoch for cut in history.cuts)])
+    base = Plan(Kind.RESTORE, upto=upto, frontier=frontier, chain=chain, catalog=catalog, own=family.logged)
+    gone = _lost_lineage(family)
+    if not chain.tip or (gone and not upto):
+        return _Candidate(base, family.own, impossible=(*gone, "no lineage can be read anywhere"))
+    if catalog is None and frontier:
+        absent = (
+            *gone,
+            *local.documents,
+            "no catalog can be read anywhere: nobody can say which traces there are",
+        )
+        return _Candidate(base, family.own, impossible=absent)
+    found = _found(family, catalog or Catalog(), rebuild)
+    epoch = found.newest(frontier)
+    promised = _promised(family, remotes, safe_on, sure=not gone and _knows_its_end(family, epoch))
+    fetch, holes = found.chosen(epoch)
+    drop = found.drop
+    consent = [f"{each}; epochs after {frontier} may have been computed" for each in gone]
+    if family.overruled:
+        consent.append("a later incarnation began before the commits that are there, and has none itself")
+    if epoch < promised < _UNKNOWN:
+        consent.append(f"epochs {epoch + 1} to {promised} were called safe")
+    if promised == _UNKNOWN:
+        silent = ", ".join(each.url for each in remotes if each.reached is None)
+        consent.append(
+            f"newer epochs may have been called safe, on what cannot be read or is empty: {silent}"
+        )
+    if epoch == 0 and frontier and _was_persisted(family):
+        gaps = "; ".join(found.gaps(frontier))
+        consent.append(f"all of epochs 1 to {frontier} would be computed again ({gaps})")
+    lost = _lost_input(chain, epoch, max(promised if promised < _UNKNOWN else 0, frontier)) if consent else ()
+    kind = _kind(own, epoch, frontier, fetch)
+    why = [*_told(family, found, kind, epoch, frontier, upto, fetch), *holes]
+    plan = replace(
+        base,
+        kind=kind,
+        epoch=epoch,
+        fetch=fetch,
+        drop=drop,
+        checks=_checks(family, epoch),
+        lost=lost,
+        why=tuple(why),
+    )
+    return _Candidate(plan, family.own, tuple(consent))
+
+
+def _kind(own: bool, epoch: int, frontier: int, fetch: Sequence[Wanted]) -> Kind:
+    if not own:
+        return Kind.RESTORE
+    if epoch < frontier:
+        return Kind.STEP_BACK
+    return Kind.FETCH if fetch else Kind.GO_ON
+
+
+def _catalog(family: _Family) -> tuple[Catalog | None, bool]:
+    """The catalog of the newest incarnation that has one, and whether it is the store's."""
+    best: tuple[int, Catalog | None, bool] = (-1, None, True)
+    if family.own and family.local.catalog is not None:
+        logs = family.local.copies
+        best = (max(logs, default=0) if logs is not None else _UNKNOWN, family.local.catalog, True)
+    for commit in _commits(family):
+        if commit.catalog is not None and commit.name.incarnation > best[0]:
+            best = (commit.name.incarnation, commit.catalog, False)
+    return best[1], best[2]
+
+
+def _own_frontier(family: _Family) -> int:
+    """How far the store itself was computed, by its lineage or by its layers."""
+    if family.local.copies is None:
+        return family.chain.history.frontier
+    reached = [name.hi for names in family.local.layers.values() for name in names]
+    reached += [name.hi for _, name in family.local.damaged]
+    return max([splice([family.local.copies], None).history.frontier, *reached])
+
+
+def _commits(family: _Family) -> list[Commit]:
+    """The commits that belong to a history, of all replicas."""
+    chain = family.chain
+    known = {began.incarnation for began in chain.begins}
+    return [
+        commit
+        for remote in family.remotes
+        for commit in remote.commits
+        if commit.manifest is not None
+        and commit.name.incarnation in known
+        and commit.name.epoch <= chain.history.frontier
+        and chain.bounded(commit.name.epoch, commit.name.incarnation) == commit.name.epoch
+    ]
+
+
+def _lost_lineage(family: _Family) -> list[str]:
+    """What shows that more lineage was there than can be read."""
+    chain, local = family.chain, family.local
+    frontier, tip = chain.history.frontier, chain.tip
+    found = [] if chain.lineage.broken is None else [chain.lineage.broken]
+    if chain.gap is not None and not _was_unflushed(family):
+        found.append(chain.gap)
+    if family.own and not found:
+        begun = {fence.incarnation for fence in local.fences if fence.incarnation > tip}
+        layers = [name for names in local.layers.values() for name in names]
+        begun |= {name.incarnation for name in layers if name.incarnation > tip and name.hi > frontier}
+        brought = local.restoring.incarnation if local.restoring is not None else _UNKNOWN
+        begun = {each for each in begun if each < brought}
+        found += [f"the lineage of incarnation {each} is missing" for each in sorted(begun)]
+        progress = local.progress
+        if progress is not None and progress.persisted:
+            persisted = chain.bounded(progress.persisted, progress.incarnation)
+            if persisted > frontier:
+                found.append(f"lineage up to epoch {persisted} was on the disk, and ends at epoch {frontier}")
+    for remote in family.remotes:
+        for name in (commit.name for commit in remote.commits):
+            unknown = name.incarnation > tip or name.epoch > frontier
+            if unknown and chain.bounded(name.epoch, name.incarnation) == name.epoch:
+                found.append(f"{remote.url} has {name.object}, whose lineage is missing")
+                break
     return found
 
 
-def fill(local: Local, remote: Remote, gaps: Iterable[str]) -> Names | None:
-    """The layers of a replica that make traces whole again; None if they do not.
+def _was_unflushed(family: _Family) -> bool:
+    """Whether all that is missing at the end of the lineage is known not to have been flushed."""
+    said, chain = family.local.progress, family.chain
+    if not family.own or said is None or not said.incarnation:
+        return False
+    return chain.bounded(said.persisted, said.incarnation) <= chain.history.frontier
 
-    A damaged log is replaced too, where the replica has its updates; where it has not, that history is lost, and what
-    is there is still right.
+
+def _promised(family: _Family, remotes: Sequence[Remote], safe_on: int, *, sure: bool) -> int:
+    """The newest epoch that was ever called safe, as far as can be told; _UNKNOWN where too little is. sure: the store
+    itself knows, whatever replicas were not heard.
     """
-    wanted: dict[str, list[LayerName]] = {}
-    for trace in gaps:
-        mine = list(local.layers.get(trace, ()))
-        theirs = [name for name in remote.layers.get(trace, ()) if name.hi <= local.frontier]
-        try:
-            pieces = cover([*mine, *theirs], local.frontier, Span.whole())
-        except MissingLayer:
-            return None
-        chosen = {piece.layer for piece in pieces}
-        for name in local.damaged.get(trace, ()):
-            if name.is_log:
-                try:
-                    chosen |= {
-                        piece.layer
-                        for piece in tile([*mine, *theirs], name.lo, name.hi, name.span, whole=False)
-                    }
-                except MissingLayer:
-                    continue
-        wanted[trace] = sorted(chosen - set(mine))
-    return wanted
+    chain, local = family.chain, family.local
+    known = [chain.history.safe]
+    known += [min(commit.manifest.safe, commit.name.epoch) for commit in _commits(family) if commit.manifest]
+    progress = local.progress if family.own else None
+    if progress is not None:
+        told = [progress.safe, *(each.durable for each in progress.replicas.values())]
+        known.append(chain.bounded(max(told), progress.incarnation))
+    needed = min(safe_on, len(remotes))
+    reached = [_reached(family, remote) for remote in remotes]
+    if needed and reached.count(None) >= needed and not sure:
+        return _UNKNOWN
+    return max([*known, safe_epoch([each for each in reached if each is not None], needed)])
 
 
-def _missing(local: Local) -> str:
-    if not local.remains:
-        return "there is no store"
-    if not local.usable:
-        return "the store has no lineage or no catalog, so that nobody can say how far it goes"
-    texts = []
-    for trace in gaps_of(local):
-        try:
-            cover(local.layers.get(trace, ()), local.frontier, Span.whole(), directory=trace)
-        except MissingLayer as gap:
-            texts.append(str(gap).partition(". ")[0])
-        texts += [f"{trace}/{name.filename} is damaged" for name in local.damaged.get(trace, ())]
-    return "; ".join(texts)
+def _reached(family: _Family, remote: Remote) -> int | None:
+    """How far a replica was, of this history if it is one of its copies."""
+    if remote.reached is None or remote not in family.remotes:
+        return remote.reached
+    names = [commit.name for commit in remote.commits]
+    return max((family.chain.bounded(name.epoch, name.incarnation) for name in names), default=0)
+
+
+def _knows_its_end(family: _Family, epoch: int) -> bool:
+    """Whether the store itself can say what was safe: it never lags a replica."""
+    said = family.local.progress
+    at_end = epoch == family.chain.history.frontier
+    return family.logged and (at_end or (said is not None and said.incarnation > 0))
+
+
+def _was_persisted(family: _Family) -> bool:
+    """Whether epochs were called persisted, or that cannot be told."""
+    progress = family.local.progress
+    if not family.logged or progress is None:
+        return True
+    return family.chain.bounded(progress.persisted, progress.incarnation) > 0
+
+
+@dataclass(frozen=True)
+class _Found:
+    """The layers that there are for one history: the store's own, and those on replicas that it lacks."""
+
+    traces: tuple[str, ...]
+    shown: frozenset[str]  # traces that views are read from: their history counts too
+    mine: Names
+    theirs: Mapping[str, Mapping[LayerName, Wanted]]
+    drop: tuple[Layer, ...]
+
+    def newest(self, frontier: int) -> int:
+        """The newest epoch that everything can be read as of; 0 is the one before the first."""
+        if all(_covered(self.every(trace), frontier) for trace in self.traces):
+            return frontier
+        ends = [{name.hi for name in self.every(trace)} for trace in self.traces]
+        for epoch in sorted(set.intersection(*ends), reverse=True):
+            if all(_covered(self.every(trace), epoch) for trace in self.traces):
+                return epoch
+        return 0
+
+    def chosen(self, epoch: int) -> tuple[tuple[Wanted, ...], list[str]]:
+        """What to bring for an epoch, and which history is lost."""
+        fetch: list[Wanted] = []
+        holes: list[str] = []
+        for trace in self.traces:
+            mine = _upto(self.mine.get(trace, ()), epoch)
+            every = _upto(self.every(trace), epoch)
+            wanted: set[LayerName] = set()
+            if epoch and not _covered(mine, epoch):
+                wanted |= {piece.layer for piece in cover(every, epoch, Span.whole())}
+            if trace in self.shown:
+                wanted |= _history(mine, every, epoch)
+                lost = _holes([*mine, *(name for name in every if name in wanted)], epoch)
+                holes += [
+                    f"the history of {trace} lacks epochs {lo} to {hi}: no copy is left" for lo, hi in lost
+                ]
+            theirs = self.theirs.get(trace, {})
+            fetch += [theirs[name] for name in sorted(wanted) if name in theirs]
+        return tuple(fetch), holes
+
+    def gaps(self, epoch: int) -> tuple[str, ...]:
+        """What is missing for an epoch."""
+        texts = []
+        for trace in self.traces:
+            try:
+                cover(_upto(self.every(trace), epoch), epoch, Span.whole(), directory=trace)
+            except MissingLayer as gap:
+                texts.append(str(gap).partition(". ")[0])
+        return tuple(texts)
+
+    def every(self, trace: str) -> list[LayerName]:
+        """The store's and all others."""
+        return [*self.mine.get(trace, ()), *self.theirs.get(trace, {})]
+
+
+def _found(family: _Family, catalog: Catalog, rebuild: Collection[str]) -> _Found:
+    chain, local = family.chain, family.local
+    every = catalog.identities()
+    identities = {trace: every[trace] for trace in every if owner_of(trace) not in rebuild}
+    strangers = _strangers(family)
+    kept: dict[Layer, str] = {}
+    for commit in _commits(family):
+        assert commit.manifest is not None
+        for trace, layers in commit.manifest.layers.items():
+            kept |= {(trace, each.layer): each.digest for each in layers}
+    mine: dict[str, tuple[LayerName, ...]] = {}
+    drop = set(local.damaged) | strangers
+    for trace, names in local.layers.items():
+        ours = [
+            name for name in names if _is_ours(family, trace, name, kept) and (trace, name) not in strangers
+        ]
+        drop |= {(trace, name) for name in names if name not in ours}
+        mine[trace] = tuple(name for name in ours if _counts(chain, name))
+    theirs: dict[str, dict[LayerName, Wanted]] = {}
+    for trace, identity in identities.items():
+        here = {_stretch(name) for name in mine.get(trace, ())}
+        offers: dict[tuple[int, int, int, int, str], Wanted] = {}
+        for wanted in _offers(family, trace, identity):
+            stretch = _stretch(wanted.kept.layer)
+            best = offers.get(stretch)
+            if stretch not in here and (
+                best is None or wanted.kept.layer.incarnation > best.kept.layer.incarnation
+            ):
+                offers[stretch] = wanted
+        theirs[trace] = {wanted.kept.layer: wanted for wanted in offers.values()}
+    return _Found(
+        traces=tuple(identities),
+        shown=frozenset(view.trace for view in catalog.views.values()),
+        mine=mine,
+        theirs=theirs,
+        drop=tuple(sorted(drop)),
+    )
+
+
+def _offers(family: _Family, trace: str, identity: str) -> Iterable[Wanted]:
+    """The layers of a trace that replicas have, whole as far as a listing tells."""
+    counting = {commit.name for commit in _commits(family)}
+    for remote in family.remotes:
+        for commit in remote.commits:
+            manifest = commit.manifest
+            if manifest is None or commit.name not in counting or manifest.identities.get(trace) != identity:
+                continue
+            for each in manifest.layers.get(trace, ()):
+                stored = manifest.objects.get(each.object)
+                there = not each.object or (
+                    stored is not None and remote.objects.get(each.object) == stored.size
+                )
+                if there and _counts(family.chain, each.layer):
+                    yield Wanted(trace, each, remote.url, stored, manifest.schemas[trace])
+
+
+def _is_ours(family: _Family, trace: str, name: LayerName, kept: Mapping[Layer, str]) -> bool:
+    """Whether a layer of the store was made by this history."""
+    local = family.local
+    if local.copies is None:
+        return True
+    if name.incarnation in family.chain.logs and name.incarnation <= max(family.logs, default=0):
+        return True  # each log proves which one it follows
+    if name.incarnation in family.chain.brought:
+        return True
+    note = local.restoring
+    if note is not None and name.incarnation >= note.incarnation:
+        return family.chain.holds(note.log, note.digest)
+    digest = kept.get((trace, name))
+    return bool(digest) and digest == local.digests.get((trace, name))
+
+
+def _strangers(family: _Family) -> set[Layer]:
+    """Layers of the store that an epoch's record does not name: whole, and not those that it made."""
+    local, chain = family.local, family.chain
+    by_epoch: dict[tuple[str, int, int], list[LayerName]] = {}
+    for trace, name in local.digests:
+        if name.single and _counts(chain, name):
+            by_epoch.setdefault((trace, name.lo, name.incarnation), []).append(name)
+    after = {fence.incarnation: fence.after for fence in local.fences}
+    after |= {began.incarnation: began.after for began in chain.begins}
+    named = {done.epoch: done.layers for done in chain.history.computed}
+    found: set[Layer] = set()
+    for (trace, epoch, incarnation), names in by_epoch.items():
+        said = named.get(epoch, {}).get(trace)
+        by = chain.computed_by.get(epoch, incarnation)
+        if said is None or by != incarnation or after.get(incarnation, 0) >= epoch or not _whole_span(names):
+            continue
+        if combined(local.digests[trace, name] for name in names) != said:
+            found |= {(trace, name) for name in names}
+    return found
+
+
+def _whole_span(names: Sequence[LayerName]) -> bool:
+    at = 0
+    for name in sorted(names, key=lambda each: each.start):
+        if name.start != at:
+            return False
+        at = name.stop
+    return at == PLACES
+
+
+def _counts(chain: Chain, name: LayerName) -> bool:
+    """Whether a history has what a layer holds: nobody succeeded its incarnation before."""
+    return name.hi <= chain.history.frontier and chain.bounded(name.hi, name.incarnation) == name.hi
+
+
+def _stretch(name: LayerName) -> tuple[int, int, int, int, str]:
+    return name.lo, name.hi, name.start, name.stop, name.kind
+
+
+def _upto(names: Iterable[LayerName], epoch: int) -> list[LayerName]:
+    """The layers that are left by a start from an epoch: none that reaches past it."""
+    return [name for name in names if name.hi <= epoch]
+
+
+def _covered(names: Iterable[LayerName], epoch: int) -> bool:
+    try:
+        cover(_upto(names, epoch), epoch, Span.whole())
+    except MissingLayer:
+        return False
+    return True
+
+
+def _history(mine: Sequence[LayerName], every: Sequence[LayerName], epoch: int) -> set[LayerName]:
+    """The layers that bring back past epochs that the store lacks."""
+    reach = history_reach(every, epoch, Span.whole())
+    if reach >= history_reach(mine, epoch, Span.whole()) or epoch == 0:
+        return set()
+    wanted = {piece.layer for piece in tile(every, reach + 1, epoch, Span.whole(), whole=False)}
+    if reach and _covered(every, reach):
+        wanted |= {piece.layer for piece in cover(_upto(every, reach), reach, Span.whole())}
+    return wanted - set(mine)
+
+
+def _holes(names: Sequence[LayerName], epoch: int) -> list[tuple[int, int]]:
+    """The past epochs that are missing between others that are there one by one."""
+    reach = history_reach(names, epoch, Span.whole())
+    needed = {
+        piece.layer
+        for at in (reach, epoch)
+        if _covered(names, at)
+        for piece in cover(_upto(names, at), at, Span.whole())
+    }
+    below = [name.hi for name in names if name.is_log and name.hi <= reach and name not in needed]
+    return [(min(max(below) + 1, reach), reach)] if below else []
+
+
+def _checks(family: _Family, epoch: int) -> tuple[tuple[int, Mapping[str, int]], ...]:
+    """The totals that what is there must add up to, by epoch, of commits up to one."""
+    found = {commit.name.epoch: commit.totals for commit in _commits(family) if commit.totals}
+    return tuple(sorted((at, totals) for at, totals in found.items() if at <= epoch))
+
+
+def _lost_input(chain: Chain, epoch: int, upto: int) -> tuple[str, ...]:
+    """The input of some epochs, by source."""
+    ranges: dict[str, list[object]] = {}
+    for cut in chain.history.cuts:
+        if epoch < cut.epoch <= upto:
+            for source, taken in cut.ranges.items():
+                ranges.setdefault(source, []).append(taken)
+    return tuple(f"source '{name}': {_described(taken)}" for name, taken in sorted(ranges.items()))
+
+
+def _described(ranges: Sequence[object]) -> str:
+    """Ranges of a source, for people: files by name, anything else as it is; the first few."""
+    parts: list[str] = []
+    for taken in ranges:
+        match taken:
+            case {"files": list(files)}:
+                parts += [str(file[0]) if isinstance(file, list) and file else str(file) for file in files]
+            case _:
+                parts.append(str(taken))
+    few = ", ".join(parts[:10])
+    return few if len(parts) <= 10 else f"{few} and {len(parts) - 10} more"
+
+
+def _told(
+    family: _Family,
+    found: _Found,
+    kind: Kind,
+    epoch: int,
+    frontier: int,
+    upto: int,
+    fetch: Sequence[Wanted],
+) -> list[str]:
+    """What the user must know."""
+    told = []
+    local = family.local
+    urls = sorted({each.url for each in fetch}) or sorted({each.url for each in family.remotes if each.life})
+    if kind is Kind.RESTORE:
+        told.append(f"the store was restored from {', '.join(urls)}, as of epoch {epoch}")
+    else:
+        told += _mended(family)
+    if fetch and kind is not Kind.RESTORE:
+        told.append(f"{len(fetch)} layer(s) were missing or damaged, and were fetched from {', '.join(urls)}")
+    if not fetch and kind is not Kind.RESTORE and any(layer in local.damaged for layer in found.drop):
+        told.append(f"{len(local.damaged)} damaged layer(s) were dropped")
+    torn = family.chain.lineage.torn or family.chain.gap
+    if torn is not None and not told:
+        told.append(f"{torn}: what it told of is computed again")
+    if epoch < frontier:
+        told.append(f"epochs {epoch + 1} to {max(upto, frontier)} are computed again, from the same input")
+    elif kind is Kind.RESTORE and upto > epoch:
+        told.append(
+            f"epochs {epoch + 1} to {upto} were cut and not computed, and are computed as they were cut"
+        )
+    return told
+
+
+def _mended(family: _Family) -> list[str]:
+    """Which logs of the store others had more of."""
+    copies = family.local.copies or {}
+    logs = family.chain.logs.items()
+    short = [log for log, raw in logs if not any(each.startswith(raw) for each in copies.get(log, ()))]
+    return [f"lineage of incarnation {', '.join(map(str, short))} was fetched from replicas"] if short else []
+
+
+def _impossible(local: Local, why: Sequence[str], judged: Sequence[str]) -> CannotRecover:
+    damaged = [f"{trace}/{name.filename}: {what}" for (trace, name), what in sorted(local.damaged.items())]
+    shown = damaged if len(damaged) <= 5 else [*damaged[:5], f"and {len(damaged) - 5} more damaged layers"]
+    note = [f"a recovery was begun and not finished ({local.restoring.said})"] if local.restoring else []
+    return CannotRecover(local.root, "; ".join([*why, *note, *shown]), judged[1:])
+
+
+def _seen(local: Local) -> str:
+    if not local.life:
+        return "the store: nothing"
+    layers = sum(map(len, local.layers.values()))
+    parts = [f"the store: epoch {local.chain.history.frontier}, {layers} sound layers"]
+    if local.damaged:
+        parts.append(f"{len(local.damaged)} damaged")
+    parts += local.documents
+    parts += [each for each in (local.chain.lineage.torn, local.chain.lineage.broken) if each is not None]
+    return ", ".join(parts)
 
 
 def _heard(remote: Remote) -> str:
     if remote.error is not None:
         return f"{remote.url} cannot be read ({remote.error})"
-    return f"{remote.url} holds epoch {remote.epoch}" if remote.epoch else f"{remote.url} holds nothing"
+    whole = [commit for commit in remote.commits if commit.manifest is not None]
+    text = f"{remote.url} holds epoch {whole[0].name.epoch}" if whole else f"{remote.url} holds nothing"
+    bad = [commit for commit in remote.commits if commit.manifest is None]
+    if bad:
+        names = ", ".join(f"{commit.name.object} of epoch {commit.name.epoch}" for commit in bad)
+        text += f", and damaged commits: {names}"
+    if not whole and remote.life:
+        text += " that can be used, but objects of an app"
+    if remote.overruled and not whole:
+        newest = remote.overruled[0].name.epoch
+        text += f"; its commits up to epoch {newest} are overruled by a later incarnation that has none"
+    return text

@@ -14,30 +14,55 @@ faults with.
 from __future__ import annotations
 
 import hashlib
-import os
+import uuid
 from collections.abc import Callable
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
+from typing import Protocol
 from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from slipstream.errors import BadReplica
+from slipstream.durability.manifest import Stored
+from slipstream.errors import BadReplica, DamagedObject
+from slipstream.trace.flush import flush, flush_folder
 
 WRAPPERS = {"faulty": "slipstream.testing.faults:wrap"}
 _CHUNK = 1 << 22
+_IN_MEMORY = 1 << 26  # bytes of an object up to which it is fetched without a file
 
 Wrapper = Callable[[dict[str, str], pafs.FileSystem], pafs.FileSystem]
 
 
+class Objects(Protocol):
+    """A replica's objects, wherever they are. Any call may fail in any way, and may have taken effect all the same.
+
+    Names are relative, with `/`; `list` gives the objects of a folder and their sizes, and must know of everything that
+    was put before. What is not there is a FileNotFoundError.
+    """
+
+    @property
+    def url(self) -> str: ...
+    def put(self, name: str, body: bytes | Path) -> None: ...
+    def get(self, name: str) -> bytes: ...
+    def fetch(self, name: str, to: Path) -> str: ...
+    def open(self, name: str) -> pa.NativeFile: ...
+    def list(self, folder: str) -> dict[str, int]: ...
+    def delete(self, name: str) -> None: ...
+
+
 class Replica:
-    """Objects under one URL. Each call opens what it needs and keeps nothing."""
+    """Objects under one URL, by `pyarrow.fs`. Each call opens what it needs and keeps nothing."""
 
     def __init__(self, url: str) -> None:
-        self.url = url
+        self._url = url
         self._files, self._root = open_filesystem(url)
+
+    @property
+    def url(self) -> str:
+        return self._url
 
     def put(self, name: str, body: bytes | Path) -> None:
         """Write an object, of these bytes or those of a file."""
@@ -49,7 +74,7 @@ class Replica:
             self._write(path, body)
         if isinstance(self._files, pafs.LocalFileSystem):
             flush(Path(path))
-            flush(Path(path).parent)
+            flush_folder(Path(path).parent)
 
     def get(self, name: str) -> bytes:
         """An object's bytes. Raises FileNotFoundError if there is no such object."""
@@ -97,6 +122,28 @@ class Replica:
         return f"{self._root}/{name}"
 
 
+def checked_body(objects: Objects, stored: Stored, spool: Path) -> bytes | Path:
+    """An object's contents, compared with what they must be: in memory, or in a new file of `spool` if it is large."""
+    where = shown(objects.url)
+    try:
+        if stored.size <= _IN_MEMORY:
+            read = objects.get(stored.name)
+            body: bytes | Path = read
+            size, digest = len(read), hashlib.sha256(read).hexdigest()
+        else:
+            spool.mkdir(parents=True, exist_ok=True, mode=0o700)
+            body = spool / f"{uuid.uuid4().hex[:12]}-{stored.name.rpartition('/')[2]}"
+            digest = objects.fetch(stored.name, body)
+            size = body.stat().st_size
+    except FileNotFoundError:
+        raise DamagedObject(where, stored.name, "it is missing") from None
+    if size != stored.size:
+        raise DamagedObject(where, stored.name, f"it has {size} bytes and was written with {stored.size}")
+    if digest != stored.sha256:
+        raise DamagedObject(where, stored.name, "its contents are not those that were written")
+    return body
+
+
 def open_filesystem(url: str) -> tuple[pafs.FileSystem, str]:
     """The filesystem that a URL names, and the path on it."""
     wrapper, plus, plain = url.partition("+")
@@ -133,12 +180,3 @@ def shown(url: str) -> str:
     """A URL without the secrets that it may carry."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
-
-
-def flush(path: Path) -> None:
-    """Have the operating system write a file, or a folder's entries, to disk."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

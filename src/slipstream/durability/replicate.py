@@ -23,6 +23,7 @@ from slipstream.trace import LayerName, LayerStat, Piece, Remove, Span, Upkeep, 
 
 COMMITS_KEPT = 3
 SEGMENTS_JOINED = 16
+SEGMENT_BYTES = 1 << 14
 
 
 @dataclass(frozen=True)
@@ -106,16 +107,20 @@ def after_upkeep(
 
 
 def joinable(lineage: Sequence[Segment]) -> tuple[Segment, ...]:
-    """Segments of lineage to put into one: the newest that are of one length, if there are many."""
-    tiers: dict[int, list[Segment]] = {}
-    level = 0
-    for segment in reversed(lineage):
-        tier = 0
-        while SEGMENTS_JOINED ** (tier + 1) <= segment.hi - segment.lo + 1:
-            tier += 1
-        level = max(level, tier)
-        tiers.setdefault(level, []).insert(0, segment)
-    return next((tuple(group) for group in tiers.values() if len(group) >= SEGMENTS_JOINED), ())
+    """Segments of one log to put into one: neighbours of about one length, the newest first, if there are many."""
+    for log in sorted({segment.log for segment in lineage}):
+        tiers: dict[int, list[Segment]] = {}
+        level = 0
+        for segment in sorted((each for each in lineage if each.log == log), key=lambda each: -each.start):
+            tier = 0
+            while SEGMENT_BYTES * SEGMENTS_JOINED**tier <= segment.stop - segment.start:
+                tier += 1
+            level = max(level, tier)
+            tiers.setdefault(level, []).insert(0, segment)
+        for group in tiers.values():
+            if len(group) >= SEGMENTS_JOINED:
+                return tuple(group)
+    return ()
 
 
 @dataclass(frozen=True)
@@ -131,7 +136,8 @@ def plan_garbage(
 ) -> Garbage:
     """What may be deleted, given the objects and commits that are there and the newest commits, which stay.
 
-    Only what this incarnation or an earlier one wrote is looked at: whoever came later looks after the rest.
+    Only what this incarnation or an earlier one wrote is looked at: whoever came later looks after the rest. Lineage
+    runs ahead of commits, so of that only goes what the newest commit has by other names.
     """
     stay = {manifest.encode()[0] for manifest in kept}
     needed = {name for manifest in kept for name in manifest.referred()}
@@ -146,7 +152,21 @@ def plan_garbage(
             or (commit.incarnation == incarnation and commit.sequence < oldest)
         )
     ]
-    objects = [name for name in listed if name not in needed and _incarnation(name) <= incarnation]
+    newest = max(kept, key=lambda manifest: (manifest.incarnation, manifest.sequence), default=None)
+    named = newest.lineage if newest is not None else ()
+    reached = {
+        log: max(each.stop for each in named if each.log == log) for log in {each.log for each in named}
+    }
+
+    def ahead(name: str) -> bool:
+        segment = Segment.parse(name)
+        return segment is not None and segment.stop > reached.get(segment.log, 0)
+
+    objects = [
+        name
+        for name in listed
+        if name not in needed and _incarnation(name) <= incarnation and not ahead(name)
+    ]
     return Garbage(tuple(sorted(old)), tuple(sorted(objects)))
 
 
@@ -161,15 +181,23 @@ def superseded(claims: Iterable[str], incarnation: int, token: str) -> ClaimName
 
 
 def without(manifest: Manifest, lost: Collection[str]) -> Manifest:
-    """What is left of a replica without some objects: a trace that lacks a layer is not there at all."""
+    """What is left of a replica without some objects: a trace that lacks a layer is not there at all, and of lineage
+    there is what can be listed.
+    """
     layers = {
         trace: kept
         for trace, kept in manifest.layers.items()
         if not any(each.object in lost for each in kept)
     }
     identities = {trace: identity for trace, identity in manifest.identities.items() if trace in layers}
-    lineage = () if any(each.object in lost for each in manifest.lineage) else manifest.lineage
-    return replace(manifest, layers=layers, identities=identities, lineage=lineage)
+    return replace(
+        manifest,
+        layers=layers,
+        identities=identities,
+        lineage=tuple(each for each in manifest.lineage if each.object not in lost),
+        sums="" if manifest.sums in lost else manifest.sums,
+        catalog="" if manifest.catalog in lost else manifest.catalog,
+    )
 
 
 def _incarnation(name: str) -> int:

@@ -1,8 +1,13 @@
-"""Carrying out a recovery: look at the store and the replicas, decide (`recovery`), and do it.
+"""Carrying out a recovery that was decided (`recovery`), and replacing damaged layers of a store that is in use.
 
-A restore replaces what is in the store step by step. It first leaves a note, `restoring`, and takes it away last: a
-restore that was cut short is done again from the beginning, because with the note there a store counts as gone.
-Layers that are there already, whole, are not fetched again.
+Everything that is brought is written under the incarnation that brings it, so that nobody who was succeeded can mean
+it. A note, `restoring`, is there from before the first layer until the new incarnation has begun. It names a line of
+the history that layers are brought for, so a recovery that was cut short goes on from what it has. What is brought is
+there, flushed, before what it replaces goes; lineage comes after the layers that it tells of. So whenever this ends,
+what is left can be judged again in the same way.
+
+What was put together is then compared with the epoch checksums of a commit: layers that are each what was written may
+still not be those that belong together.
 
 An app that starts does not wait for large layers: they are left on the replica, with a note in their place, and are
 brought when somebody needs them, or by the agent (`homecoming`). `slipstream recover` brings everything.
@@ -11,277 +16,326 @@ brought when somebody needs them, or by the agent (`homecoming`). `slipstream re
 from __future__ import annotations
 
 import json
-import shutil
-from collections.abc import Iterable, Sequence
+import logging
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
+from slipstream.clock import Clock, SystemClock
 from slipstream.crashing import crash_point, crash_points
-from slipstream.durability.board import read_replication
-from slipstream.durability.checksum import FILE as SUMS
-from slipstream.durability.checksum import mismatches, parse_sums
+from slipstream.durability.checksum import mismatches, read_totals, sums_line
 from slipstream.durability.homecoming import list_away
-from slipstream.durability.identity import summed, traces_of
-from slipstream.durability.inbox import fetch_layers, fetch_lineage, fetch_object, leave, newest_manifest
-from slipstream.durability.lineage import computed_frontier
-from slipstream.durability.manifest import ClaimName, CommitName, Kept, Manifest
-from slipstream.durability.persist import FILE as CHECKSUMS
-from slipstream.durability.persist import forget, read_checksums
+from slipstream.durability.inbox import PARALLEL, Spoiled, fetch_layers, leave, look
+from slipstream.durability.joining import Guarded, Opener
 from slipstream.durability.recovery import (
-    Fetch,
-    GoOn,
-    Instruction,
+    Layer,
     Local,
-    Refuse,
+    Plan,
     Remote,
-    Restore,
-    decide,
-    fill,
-    gaps_of,
+    Restoring,
+    Wanted,
+    substitutes_for,
 )
-from slipstream.durability.replica import Replica, shown
-from slipstream.durability.store import FORMAT, Store
-from slipstream.errors import (
-    CannotRecover,
-    ChecksumMismatch,
-    NotAReplica,
-    OtherApp,
-    SlipstreamError,
-    StoreNotEmpty,
-)
-from slipstream.trace import LayerName, list_all, list_layers
+from slipstream.durability.replica import Objects, Replica, shown
+from slipstream.durability.survey import log_numbers, read_log, survey, write_restoring
+from slipstream.durability.work import LayerWork, LocalWork
+from slipstream.errors import ChecksumMismatch
+from slipstream.store import chain, documents, layout
+from slipstream.store.events import fields
+from slipstream.store.layers import remove_layer
+from slipstream.store.store import FENCES, Claim, Store
+from slipstream.trace import Fence, LayerName
 
-NOTE = "restoring"
 LARGE = 4 << 20
 """Bytes of a layer from which on it is left on the replica at first."""
 
+_LOG = logging.getLogger("slipstream.engine")
+
 crash_points(
-    restore__begun="a restore has left its note, and changed nothing else",
+    restore__begun="a recovery has left its note, and changed nothing else",
     restore__fetched="the layers are there, and the lineage is not",
-    restore__before_done="everything is restored, and the note is still there",
+    restore__before_done="everything is recovered, and the new incarnation has not begun",
 )
 
 
 @dataclass(frozen=True)
-class Recovered:
-    """What a recovery did. anew: input is cut anew from `epoch` on."""
+class Bringing:
+    """How layers are brought. lazily: large ones are left on their replica at first. parallel: objects at a time."""
 
-    epoch: int
-    anew: bool
-    said: str | None = None
+    urls: Mapping[str, str]
+    objects: Mapping[str, Objects]
+    work: LayerWork
+    clock: Clock
+    lazily: bool = False
+    parallel: int = PARALLEL
 
-
-def recover(root: Path, app: str, urls: Sequence[str], safe_on: int) -> Recovered:
-    """Bring a store into a state that an app can go on from, or raise. The store is the caller's alone."""
-    local = survey(root)
-    if _plainly_whole(root, local):
-        return Recovered(local.frontier, anew=False)
-    replicas = [_look(url) for url in urls]
-    instruction = decide(local, [remote for remote, _, _ in replicas], safe_on)
-    found = {remote.url: (replica, manifest) for remote, replica, manifest in replicas}
-    return carry_out(root, app, local, instruction, found)
-
-
-def survey(root: Path) -> Local:
-    """What is left of a store, by names and sizes alone."""
-    remains = any((root / "traces").glob("*/*/*.arrow")) or computed_frontier(root) > 0
-    whole = all((root / name).exists() for name in ("format.json", "catalog.json"))
-    if not whole or not any((root / "lineage").glob("*.jsonl")) or (root / NOTE).exists():
-        return Local(usable=False, remains=remains)
-    traces = traces_of(json.loads((root / "catalog.json").read_text()))
-    known = read_checksums(root)
-    layers: dict[str, list[LayerName]] = {}
-    damaged: dict[str, list[LayerName]] = {}
-    for trace in traces:
-        for name in list_layers(root / trace):
-            size = (root / trace / name.filename).stat().st_size
-            sound = size > 0 and known.get((trace, name.filename), (size, ""))[0] == size
-            (layers if sound else damaged).setdefault(trace, []).append(name)
-    return Local(True, remains, computed_frontier(root), tuple(traces), layers, damaged)
+    @staticmethod
+    def from_replicas(
+        urls: Sequence[str],
+        opener: Opener,
+        work: LayerWork,
+        clock: Clock,
+        *,
+        lazily: bool = False,
+        parallel: int = PARALLEL,
+    ) -> Bringing:
+        return Bringing(
+            urls={shown(url): url for url in urls},
+            objects={shown(url): Guarded(url, opener) for url in urls},
+            work=work,
+            clock=clock,
+            lazily=lazily,
+            parallel=parallel,
+        )
 
 
-def carry_out(
-    root: Path,
-    app: str,
-    local: Local,
-    instruction: Instruction,
-    found: dict[str, tuple[Replica | None, Manifest | None]],
-) -> Recovered:
-    """Do what was decided."""
-    match instruction:
-        case Fetch():
-            replica, manifest = found[instruction.url]
-            assert replica is not None
-            assert manifest is not None
-            bad = [(trace, name) for trace, names in local.damaged.items() for name in names]
-            forget(root, bad)
-            _remove(root, bad)
-            wanted = [
-                (trace, kept)
-                for trace, names in instruction.layers.items()
-                for kept in manifest.layers[trace]
-                if kept.layer in names
-            ]
-            fetch_layers(replica, manifest, wanted, root, root / ".spool" / "fetch")
-            count = len(wanted)
-            said = f"{count} layer(s) were missing or damaged, and were fetched from {instruction.url}"
-            return Recovered(local.frontier, anew=False, said=said)
-        case Restore():
-            replica, manifest = found[instruction.url]
-            assert replica is not None
-            assert manifest is not None
-            if manifest.app != app:
-                raise OtherApp(instruction.url, manifest.app, app)
-            restore(root, replica, manifest, lazily=True)
-            said = f"the store was restored from {instruction.url}, as of epoch {instruction.epoch}"
-            if instruction.lost:
-                said += f"; {instruction.lost} epoch(s) after it are computed again, as one"
-            if not instruction.certain:
-                said += "; other replicas were not heard, and may hold newer epochs that were called safe"
-            return Recovered(instruction.epoch, anew=True, said=said)
-        case Refuse():
-            raise CannotRecover(str(root), instruction.missing, instruction.heard)
-        case _:
-            return Recovered(local.frontier, anew=False)
+class Unlike(Exception):
+    """Layers from these replicas do not add up to what was computed."""
+
+    def __init__(self, urls: frozenset[str], error: ChecksumMismatch) -> None:
+        self.urls, self.error = urls, error
+        super().__init__(str(error))
 
 
-def carry_out_heal(root: Path, local: Local, urls: Sequence[str]) -> tuple[str, ...]:
-    """Replace a store's missing and damaged layers from the first replica that has them; the layers fetched.
-
-    The new layers are there before the damaged ones go, so that a reader always finds a cover.
+def carry_out(claim: Claim, plan: Plan, bringing: Bringing) -> None:
+    """Make a store what a plan says, so that an incarnation can begin there. Raises `Spoiled` or `Unlike` if replicas
+    do not hold what they promise: then a plan is to be made without that.
     """
-    for url in urls:
-        remote, replica, manifest = _look(url)
-        if replica is None or manifest is None:
-            continue
-        layers = fill(local, remote, gaps_of(local))
-        if layers is None:
-            continue
-        wanted = [
-            (trace, kept)
-            for trace, names in layers.items()
-            for kept in manifest.layers[trace]
-            if kept.layer in names
-        ]
-        fetch_layers(replica, manifest, wanted, root, root / ".spool" / "heal")
-        fetched = {(trace, kept.layer) for trace, kept in wanted}
-        bad = [(trace, name) for trace, names in local.damaged.items() for name in names]
-        forget(root, bad)
-        _remove(root, (each for each in bad if each not in fetched))
-        return tuple(f"{trace}/{layer.filename}" for trace, layer in sorted(fetched))
-    return ()
-
-
-def heal(root: Path, trace: str, damaged: LayerName, urls: Sequence[str]) -> bool:
-    """Replace one damaged layer of a store; whether a replica could."""
-    local = survey(root)
-    sound = [name for name in local.layers.get(trace, ()) if name != damaged]
-    known = replace(local, layers={**local.layers, trace: sound}, damaged={trace: [damaged]})
-    return bool(carry_out_heal(root, known, urls))
-
-
-def restore(root: Path, replica: Replica, manifest: Manifest, *, lazily: bool = False) -> None:
-    """Make a store what a replica holds. Lazily: large layers are brought later."""
-    for folder in ("incarnations", "lineage", "sources", "traces"):
-        (root / folder).mkdir(parents=True, exist_ok=True)
-    (root / NOTE).write_text(shown(replica.url))
-    crash_point("restore.begun")
-    spool = root / ".spool" / "restore"
-    away = _bring_layers(root, replica, manifest, spool, LARGE if lazily else None)
+    store, disk = claim.store, claim.store.disk
+    claim.check_ours()
+    if plan.fetch or not plan.own:
+        known = plan.chain.lineage
+        source = ", ".join(sorted({each.url for each in plan.fetch})) or "replicas"
+        note = Restoring(claim.incarnation, known.incarnation, known.digest, f"from {source}")
+        write_restoring(disk, note)
+        crash_point("restore.begun")
+    away = _bring(claim, plan, bringing)
     crash_point("restore.fetched")
-    lines = fetch_lineage(replica, manifest, spool).splitlines(keepends=True)
-    for log in (root / "lineage").glob("*.jsonl"):
-        log.unlink()
-    sums = [line for line in lines if line.startswith('{"epoch"')]
-    (root / SUMS).write_text("".join(sums))
-    log = root / "lineage" / f"{manifest.incarnation}.jsonl"
-    log.write_text("".join(line for line in lines if not line.startswith('{"epoch"')))
-    catalog = fetch_object(replica, manifest, manifest.catalog, spool / "catalog").read_text()
-    (root / "catalog.json").write_text(catalog)
-    (root / "incarnations" / str(_last_incarnation(replica, manifest))).touch()
-    (root / "format.json").write_text(json.dumps({"format": FORMAT, "app": manifest.app}))
-    shutil.rmtree(root / ".spool", ignore_errors=True)
-    here = {key: trace for key, trace in summed(json.loads(catalog)).items() if trace not in away}
-    wrong = mismatches(root, parse_sums("".join(sums)), manifest.epoch, here)
-    if wrong:
-        raise ChecksumMismatch(shown(replica.url), manifest.epoch, wrong)
+    for trace, name in plan.drop:
+        claim.check_ours()
+        remove_layer(disk, trace, name)
+    _write_lineage(claim, plan)
+    put_up_fences(claim, plan)
+    _write_totals(claim, plan)
+    if plan.catalog is not None and not _is_written(store, plan):
+        claim.write_catalog(plan.catalog)
+    if plan.fetch or not plan.own:
+        _compare(claim, plan, bringing, {trace for trace, _ in away})
     crash_point("restore.before_done")
-    (root / NOTE).unlink()
 
 
-def recover_into(lost: Path, url: str, to: Path) -> Manifest:
-    """Rebuild a store in a new folder from what a replica holds."""
-    replica = Replica(url)
-    manifest = newest_manifest(replica)
-    if manifest is None:
-        raise NotAReplica(shown(url))
-    if (lost / "format.json").exists() and (known := Store.existing(lost).name) != manifest.app:
-        raise OtherApp(shown(url), manifest.app, known)
-    if to.exists() and any(to.iterdir()):
-        raise StoreNotEmpty(str(to))
-    restore(to.absolute(), replica, manifest)
-    return manifest
+def _bring(claim: Claim, plan: Plan, bringing: Bringing) -> list[Layer]:
+    """Have every layer of a plan there, or a note of one that is large; those that are left on a replica."""
+    store = claim.store
 
+    def may_wait(each: Wanted) -> bool:
+        return bringing.lazily and each.stored is not None and each.kept.bytes >= LARGE
 
-def _bring_layers(
-    root: Path, replica: Replica, manifest: Manifest, spool: Path, large: int | None
-) -> set[str]:
-    """Have every layer there, or a note of one that is large; the traces that have such notes."""
-    known = read_checksums(root)
-    (root / CHECKSUMS).unlink(missing_ok=True)
-    missing: list[tuple[str, Kept]] = []
-    for trace, layers in manifest.layers.items():
-        wanted = {kept.layer for kept in layers}
-        here, fences = list_all(root / trace)
-        _remove(root, ((trace, name) for name in here if name not in wanted))
-        for fence in fences:
-            (root / trace / fence.filename).unlink()
-        for kept in layers:
-            path = root / trace / kept.layer.filename
-            noted = known.get((trace, kept.layer.filename))
-            if not (path.exists() and noted is not None and path.stat().st_size == noted[0]):
-                missing.append((trace, kept))
-
-    def may_wait(kept: Kept) -> bool:
-        return large is not None and bool(kept.object) and kept.bytes >= large
-
-    late = [(trace, kept) for trace, kept in missing if may_wait(kept)]
-    for trace, kept in late:
-        leave(replica, manifest, trace, kept, root)
-    list_away(root, manifest.epoch, [f"{trace}/{kept.layer.filename}" for trace, kept in late])
+    late = [each for each in plan.fetch if may_wait(each)]
+    away = [(each.trace, leave(store, claim.incarnation, each, bringing.urls[each.url])) for each in late]
+    if away:
+        list_away(store.disk, plan.epoch, away)
     fetch_layers(
-        replica, manifest, ((trace, kept) for trace, kept in missing if not may_wait(kept)), root, spool
+        store,
+        claim.incarnation,
+        (each for each in plan.fetch if not may_wait(each)),
+        bringing.objects,
+        bringing.work,
+        bringing.clock,
+        parallel=bringing.parallel,
     )
-    return {trace for trace, _ in late}
+    return away
 
 
-def _remove(root: Path, layers: Iterable[tuple[str, LayerName]]) -> None:
-    for trace, name in layers:
-        (root / trace / name.filename).unlink(missing_ok=True)
+def _write_lineage(claim: Claim, plan: Plan) -> None:
+    """Have every log of the history there, as far as it counts, and the claim of each."""
+    disk = claim.store.disk
+    app = plan.identity.app if plan.identity is not None else ""
+    for number, raw in plan.chain.logs.items():
+        if not read_log(disk, number).startswith(raw):
+            claim.check_ours()
+            disk.replace(layout.lineage_log(number), raw, flushed=True)
+        disk.create(layout.claim_of(number), json.dumps({"app": app}).encode())
+    if plan.own:
+        return
+    for number in log_numbers(disk):
+        if number not in plan.chain.logs:  # of a history that parted from this one
+            claim.check_ours()
+            disk.remove(layout.lineage_log(number))
+    for name in disk.list(layout.LINEAGE):
+        if name.endswith(".json"):  # a base of it
+            disk.remove(f"{layout.LINEAGE}/{name}")
 
 
-def _plainly_whole(root: Path, local: Local) -> bool:
-    """Whether a store can go on without asking anybody: no replica was ever said to be ahead of it."""
-    known = max((each.durable for each in read_replication(root).replicas.values()), default=0)
-    return local.usable and local.frontier > 0 and local.frontier >= known and decide(local, (), 0) == GoOn()
+def _write_totals(claim: Claim, plan: Plan) -> None:
+    """Have the checksums as of the epoch that the store goes on from, so that those of later epochs can follow."""
+    disk = claim.store.disk
+    totals = next((totals for epoch, totals in plan.checks if epoch == plan.epoch), None)
+    if totals and (not plan.own or plan.epoch not in read_totals(disk)[0]):
+        _, line = sums_line(chain.START, plan.epoch, totals)
+        disk.replace(layout.sums_log(claim.incarnation), line, flushed=True)
 
 
-def _look(url: str) -> tuple[Remote, Replica | None, Manifest | None]:
-    try:
-        replica = Replica(url)
-        manifest = newest_manifest(replica)
-    except SlipstreamError:
-        raise
-    except Exception as error:  # storage fails in many ways, and each means that it was not heard
-        return Remote(shown(url), error=f"{type(error).__name__}: {error}"), None, None
-    if manifest is None:
-        return Remote(shown(url)), replica, None
-    names = {trace: manifest.names(trace) for trace in manifest.layers}
-    return Remote(shown(url), manifest.epoch, names), replica, manifest
+def put_up_fences(claim: Claim, plan: Plan) -> None:
+    """Have the fences of this history in every trace, and of no other."""
+    store, disk = claim.store, claim.store.disk
+    if not plan.chain.begins:
+        return
+    recent = [each for each in plan.chain.begins if each.incarnation > claim.incarnation - FENCES]
+    wanted = {Fence(each.incarnation, each.after) for each in recent}
+    known = {each.incarnation for each in plan.chain.begins}
+    for trace in store.traces():
+        there = set(store.layers.listed(trace)[1])
+        for fence in there - wanted:
+            if not plan.own or fence.incarnation in known:
+                disk.remove(f"{trace}/{fence.filename}")
+        for fence in wanted - there:
+            disk.create(f"{trace}/{fence.filename}", b"")
 
 
-def _last_incarnation(replica: Replica, manifest: Manifest) -> int:
-    claims = [ClaimName.parse(name) for name in replica.list("incarnations")]
-    commits = [CommitName.parse(name) for name in replica.list("commits")]
-    numbers = [each.incarnation for each in (*claims, *commits) if each is not None]
-    return max([manifest.incarnation, *numbers])
+def _is_written(store: Store, plan: Plan) -> bool:
+    """Whether both copies of the catalog are what they must be."""
+    assert plan.catalog is not None
+    if documents.document_problems(store.disk, layout.CATALOG):
+        return False
+    return store.catalog() == plan.catalog
+
+
+def _compare(claim: Claim, plan: Plan, bringing: Bringing, away: set[str]) -> None:
+    """Raise unless the rows of every view add up to the checksums of the newest commit that has some."""
+    catalog = plan.catalog
+    checks = [(epoch, totals) for epoch, totals in plan.checks if totals][-1:]
+    own = read_totals(claim.store.disk)[0].get(plan.epoch) if plan.own else None
+    if own:
+        checks.append((plan.epoch, own))
+    for epoch, totals in checks:
+        assert catalog is not None
+        here = {key: trace for key, trace in catalog.summed().items() if trace not in away}
+        wrong = mismatches(totals, here, epoch, bringing.work.state_sum)
+        if not wrong:
+            continue
+        error = ChecksumMismatch(str(claim.store.root), epoch, wrong)
+        urls = frozenset(each.url for each in plan.fetch if each.trace in wrong)
+        if not urls:
+            raise error
+        for trace in wrong:
+            for name in claim.store.layers.listed(trace)[0]:
+                if name.incarnation == claim.incarnation:
+                    remove_layer(claim.store.disk, trace, name)
+        raise Unlike(urls, error)
+
+
+def heal_layer(
+    store: Store,
+    incarnation: int,
+    trace: str,
+    name: LayerName,
+    urls: Sequence[str],
+    work: LayerWork | None = None,
+    *,
+    opener: Opener = Replica,
+    clock: Clock | None = None,
+    parallel: int = PARALLEL,
+) -> bool:
+    """Replace one damaged layer of a store in use, out of what the store and its replicas have; whether that could be
+    done. The new layers are there before the damaged one goes, so that a reader always finds a cover.
+    """
+    bringing = Bringing.from_replicas(
+        urls, opener, work or LocalWork(store), clock or SystemClock(), parallel=parallel
+    )
+    local = survey(store, whole=True)
+    problem = local.damaged.get((trace, name), "a reader found it so")
+    sound = tuple(each for each in local.layers.get(trace, ()) if each != name)
+    local = replace(
+        local,
+        layers={**local.layers, trace: sound},
+        damaged={**local.damaged, (trace, name): problem},
+    )
+    remotes = [look(url, opener, bringing.clock) for url in urls]
+    return bool(replaced(store, incarnation, local, [(trace, name)], remotes, bringing))
+
+
+def heal_store(
+    claim: Claim,
+    urls: Sequence[str],
+    work: LayerWork | None = None,
+    *,
+    opener: Opener = Replica,
+    clock: Clock | None = None,
+    parallel: int = PARALLEL,
+) -> tuple[str, ...]:
+    """Read every layer of a store in use, and replace those that are damaged; the ones that were, as TRACE/LAYER."""
+    store = claim.store
+    bringing = Bringing.from_replicas(
+        urls, opener, work or LocalWork(store), clock or SystemClock(), parallel=parallel
+    )
+    local = survey(store, whole=True, deep=True)
+    if not local.damaged:
+        return ()
+    remotes = [look(url, opener, bringing.clock) for url in urls]
+    healed = replaced(store, claim.incarnation, local, sorted(local.damaged), remotes, bringing)
+    return tuple(f"{trace}/{name.filename}" for trace, name in healed)
+
+
+def replaced(
+    store: Store,
+    incarnation: int,
+    local: Local,
+    damaged: Iterable[Layer],
+    remotes: Sequence[Remote],
+    bringing: Bringing,
+) -> list[Layer]:
+    """Replace layers one by one; those for which it could be done."""
+    healed = []
+    for trace, name in damaged:
+        wanted = _brought(store, incarnation, local, (trace, name), remotes, bringing)
+        if wanted is None or store.last_incarnation() > incarnation:
+            continue
+        if not any(replace(each.kept.layer, incarnation=incarnation) == name for each in wanted):
+            remove_layer(store.disk, trace, name)
+        said = fields(part="heal", trace=trace, layer=name.filename, layers=len(wanted))
+        _LOG.warning("a damaged layer was replaced", extra=said)
+        healed.append((trace, name))
+    return healed
+
+
+def _brought(
+    store: Store,
+    incarnation: int,
+    local: Local,
+    layer: Layer,
+    remotes: Sequence[Remote],
+    bringing: Bringing,
+) -> tuple[Wanted, ...] | None:
+    """Bring what stands in for a layer; None if nobody has it."""
+    left = list(remotes)
+    while True:
+        wanted = substitutes_for(layer, local, left)
+        if not wanted:
+            return wanted
+        try:
+            fetch_layers(
+                store,
+                incarnation,
+                wanted,
+                bringing.objects,
+                bringing.work,
+                bringing.clock,
+                parallel=bringing.parallel,
+            )
+            return wanted
+        except Spoiled as spoiled:
+            left = [without(remote, spoiled) for remote in left]
+
+
+def without(remote: Remote, spoiled: Spoiled) -> Remote:
+    """A replica without what turned out to be damaged."""
+    if remote.url in spoiled.silent:
+        return replace(remote, error=spoiled.silent[remote.url])
+    bad = {name for url, name in spoiled.objects if url == remote.url}
+    return replace(remote, objects={name: size for name, size in remote.objects.items() if name not in bad})
+
+
+def without_commits(remote: Remote, why: str) -> Remote:
+    """A replica whose commits hold what was never computed."""
+    commits = tuple(replace(each, manifest=None, problem=why) for each in remote.commits)
+    return replace(remote, commits=commits, overruled=())

@@ -1,22 +1,35 @@
-"""What `as_of` means: an epoch, a point in time, or now."""
+"""What `as_of` means: an epoch, a point in time, or now.
+
+**A time** means the newest epoch such that neither it nor any epoch before it was computed later than that. As long as
+the machine's clock goes forward, that is the last epoch computed by then. A clock may also be set back, so that epochs
+are stamped with times that have been before. Then these belong to the latest time seen so far, as if the clock had
+stood still until it caught up: a time that has passed means the same epoch today and tomorrow, whatever is computed in
+between, and a later time never means an earlier epoch. (The last epoch whose own stamp is not later than the time has
+neither property.) The price: epochs after one that was stamped far ahead by a wrong clock cannot be asked for by time
+until that time has come. They have their numbers.
+
+A time is looked for in the marks that the base of the lineage has, and then in the records between two of them: what
+that costs does not depend on the age of the store. The records prove themselves as they do at a start.
+"""
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from datetime import datetime
-from pathlib import Path
 
-from slipstream.durability.lineage import computed_frontier, read_history
 from slipstream.errors import UnknownEpoch
+from slipstream.store.disk import Disk
+from slipstream.store.lineage import computed_frontier, read_base, read_lineage, read_stretch
 
 
-def resolve_epoch(root: Path, asked: int | str | datetime | None) -> int:
+def resolve_epoch(disk: Disk, asked: int | str | datetime | None) -> int:
     """The epoch that is asked for: a number, the last one computed at a timestamp, or the newest."""
     if asked is None:
-        return computed_frontier(root)
+        return computed_frontier(disk)
     if isinstance(asked, str) and asked.strip().lstrip("-").isdigit():
         asked = int(asked)
     if isinstance(asked, int):
-        newest = computed_frontier(root)
+        newest = computed_frontier(disk)
         if not 0 <= asked <= newest:
             raise UnknownEpoch.beyond(asked, newest)
         return asked
@@ -27,4 +40,14 @@ def resolve_epoch(root: Path, asked: int | str | datetime | None) -> int:
             raise UnknownEpoch(
                 f"'{asked}' is neither an epoch nor a time. Give a number, or a time such as 2026-01-31T12:00:00."
             ) from None
-    return read_history(root).at(asked.timestamp())
+    return epoch_at(disk, asked.timestamp())
+
+
+def epoch_at(disk: Disk, clock: float) -> int:
+    """The epoch that a time means."""
+    marks = read_base(disk).marks
+    after = bisect_right(marks, clock, key=lambda mark: mark.clock)
+    if after == len(marks):
+        return read_lineage(disk).history.at(clock)
+    before = marks[after - 1].place if after else None
+    return read_stretch(disk, before, marks[after].place).at(clock)

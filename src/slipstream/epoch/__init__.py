@@ -1,10 +1,15 @@
-"""Epochs: cut, one Spark job, publish."""
+"""Epochs: cut, one job, publish."""
 
 from slipstream.epoch.advice import SMALL, Looks, Seen, Stillness, advise
 from slipstream.epoch.cut import Bounds, Budget
-from slipstream.epoch.loop import Loop, Rejects, Upkeep
+from slipstream.epoch.job import Given, Job, Result
+from slipstream.epoch.ledger import Ledger
+from slipstream.epoch.loop import Input, Loop, Options
+from slipstream.epoch.machine import Policy
 from slipstream.epoch.rehearsal import Rehearsal
+from slipstream.epoch.rejects import Rejects
 from slipstream.epoch.report import EpochReport, Summary, percentile
+from slipstream.epoch.spark_job import Place, SparkJob
 from slipstream.epoch.template import Outcome, Template
 from slipstream.epoch.watermarks import Watermarks
 
@@ -13,16 +18,24 @@ __all__ = [
     "Bounds",
     "Budget",
     "EpochReport",
+    "Given",
+    "Input",
+    "Job",
+    "Ledger",
     "Looks",
     "Loop",
+    "Options",
     "Outcome",
+    "Place",
+    "Policy",
     "Rehearsal",
     "Rejects",
+    "Result",
     "Seen",
+    "SparkJob",
     "Stillness",
     "Summary",
     "Template",
-    "Upkeep",
     "Watermarks",
     "advise",
     "percentile",

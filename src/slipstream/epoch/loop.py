@@ -2,16 +2,16 @@
 
 - **Cut.** Each source says how far its input goes, within its budget. The ranges go into the lineage log, and with
   them the epoch's watermarks.
-- **Compute.** One Spark job over the template, with the sources' leaves bound to the ranges.
+- **Compute.** One job over the ranges.
 - **Publish.** A line in the lineage log, and the frontier moves: readers see the epoch. The agent is told.
 
-An epoch that fails publishes nothing: its layers are removed, its cut is kept for the next attempt, and the
-app stays at the epoch before. To say which views failed, each is then computed alone. A row that no view can take
-may be taken back: once the app is started again, the failed epoch is cut anew, to where the input goes by then, and
-its rows are added up before they are computed, so that what was taken back is not there at all.
+What comes after what, and what becomes of an epoch that fails, is decided in `machine`; here it is carried out, in
+whichever one thread calls `run`. Waiting goes through the clock and is cut short by `stop`. Whoever wants to know that
+the engine lives listens to its `turns`: they come before every epoch, many times a second while there is nothing to
+do, and a few times a second while it waits for something. What it waits for is told to its `notices`, once.
 
-Nothing here waits for a disk or a replica, unless the user has limited how much may be unsafe (`epoch/behind.py`). A
-loop whose store was taken over by another process stops before it publishes.
+Nothing here waits for a disk or a replica, unless the user has limited how much may be unsafe, or the disk fails. An
+interrupt (`KeyboardInterrupt`) passes through: the next `run` goes on with the epoch that was in hand.
 
 An epoch needs new input, with one exception: where a view has rows over no input (an aggregate without keys, a
 constant), the first epoch is computed even if there is none yet. Before it, at epoch 0, every view is empty.
@@ -19,33 +19,57 @@ constant), the first epoch is computed even if there is none yet. Before it, at 
 
 from __future__ import annotations
 
+import logging
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Protocol
-
-import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from slipstream.clock import Clock
 from slipstream.crashing import crash_point, crash_points
-from slipstream.dataflow.task import EpochProperty
-from slipstream.durability.agent import Agent, Charge, Word, rest_within
-from slipstream.durability.frontiers import Watching
-from slipstream.durability.lineage import JSON, Computed, Cut, History, LineageWriter
-from slipstream.durability.store import Claim
-from slipstream.epoch.behind import Behind
-from slipstream.epoch.culprit import MOST_ROWS, Tables, culprits
+from slipstream.epoch.behind import Behind, Forgetful
 from slipstream.epoch.cut import Budget
+from slipstream.epoch.job import Given, Job
+from slipstream.epoch.ledger import Ledger
+from slipstream.epoch.machine import (
+    UNLIMITED,
+    Announce,
+    Beat,
+    Compute,
+    Discard,
+    Done,
+    Drop,
+    Event,
+    Explain,
+    Explained,
+    Failed,
+    Finished,
+    Heal,
+    Healed,
+    Look,
+    Looked,
+    Policy,
+    Probe,
+    Probed,
+    Publish,
+    Question,
+    RecordCut,
+    RunAsked,
+    Say,
+    State,
+    Stop,
+    StopAsked,
+    TakeInput,
+    Taken,
+    Until,
+    Wait,
+    decide,
+)
 from slipstream.epoch.report import EpochReport, Summary
-from slipstream.epoch.template import FAILURES, Outcome, Template
 from slipstream.epoch.watermarks import Watermarks
-from slipstream.errors import BadInput, EpochFailed, Superseded
-from slipstream.settings import Durability
-from slipstream.trace import Span, TraceWriter, epoch_layers
-
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.002, 0.02
+from slipstream.errors import StoreTrouble
+from slipstream.store.events import fields
+from slipstream.store.lineage import JSON, Computed, Cut, History
 
 crash_points(
     epoch__before_cut="sources have said what an epoch takes, and no record of it is written",
@@ -53,6 +77,9 @@ crash_points(
     epoch__before_publish="an epoch's layers are all there, and readers do not see it",
     epoch__after_publish="readers see an epoch, and the agent has not been told",
 )
+
+_LEVELS = {"info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
+_LOG = logging.getLogger("slipstream.engine")
 
 
 class Slice(Protocol):
@@ -64,47 +91,47 @@ class Slice(Protocol):
     def amount(self) -> int: ...
 
 
-class Input(Protocol):
+class Input(Forgetful, Protocol):
     """What the loop needs of a source."""
 
-    @property
-    def on_bad(self) -> str: ...
-    @property
-    def forgets_each(self) -> bool: ...
     def cut(self, budget: int | None) -> Slice | None: ...
-    def frame(self, range: JSON) -> DataFrame: ...  # noqa: A002
-    def forget(self, upto: JSON) -> None: ...
 
 
 @dataclass(frozen=True)
-class Rejects:
-    """Where the bad rows of a source go: its trace, and how to get them for a range."""
+class Options:
+    """How a loop goes on from a history.
 
-    trace: str
-    schema: pa.Schema
-    read: Callable[[JSON], pa.Table]
+    budgets: what the first epoch may take of each source. policy: see `machine`. catch_up: the first new cut takes all
+    there is. computed_before: the newest epoch that was ever computed, where a start has stepped back behind it.
+    forgetting: whether sources are told which input is safe, which needs replicas.
+    """
+
+    budgets: Mapping[str, Budget]
+    watermarks: Watermarks
+    policy: Policy = field(default_factory=Policy)
+    catch_up: bool = False
+    computed_before: int = 0
+    forgetting: bool = False
 
 
 @dataclass(frozen=True)
-class Upkeep:
-    """Whose history is kept, and from which epoch on."""
+class _Begun:
+    """An epoch that is on its way: since when, and how much was taken of each source."""
 
-    histories: tuple[str, ...]
-    keep_from: Callable[[int, float], int]
+    started: float
+    began: float
+    amounts: Mapping[str, int] = field(default_factory=dict)
 
 
-class Plans(Protocol):
-    """What the loop runs: the plan of an epoch, which may be another one by what was measured."""
+@dataclass(frozen=True)
+class _Ready:
+    """An epoch that is computed: what is to be said once it is published."""
 
-    @property
-    def template(self) -> Template:
-        """The last one asked for."""
-
-    def fitting(self, changed: Collection[str]) -> Template:
-        """The one for an epoch with input from these sources."""
-
-    def learn(self, epoch: int, rows: int, changed: Collection[str]) -> None:
-        """An epoch was computed, of so many rows, from these sources."""
+    begun: _Begun
+    record: Computed
+    watermarks: Watermarks
+    steps: Mapping[str, float]
+    stats: tuple[Mapping[str, int | str], ...]
 
 
 class Loop:
@@ -112,80 +139,70 @@ class Loop:
 
     def __init__(
         self,
-        spark: SparkSession,
-        claim: Claim,
-        plans: Plans,
+        job: Job,
         inputs: Mapping[str, Input],
-        rejects: Mapping[str, Rejects],
-        budgets: dict[str, Budget],
-        upkeep: Upkeep,
-        watermarks: Watermarks,
-        late: Mapping[str, str],
-        clock: Clock,
-        shards: int,
+        ledger: Ledger,
         past: History,
-        durability: Durability,
-        catch_up: bool,
-        begins: bool,
-        reads: Mapping[str, set[str]],
+        options: Options,
+        clock: Clock,
     ) -> None:
-        self._spark, self._claim, self._plans = spark, claim, plans
-        self._inputs, self._rejects, self._budgets = inputs, rejects, budgets
-        self._upkeep, self._clock, self._shards = upkeep, clock, shards
-        self._watermarks, self._late = watermarks, late
-        self._frontier, self._pending, self._begins = past.frontier, past.pending, begins
-        self._reads, self._failing = reads, past.failing
-        self._catch_up = catch_up
-        self._lineage = LineageWriter(claim.store.root, claim.incarnation)
-        store = claim.store
-        self._agent = Agent(
-            Charge(
-                str(store.root),
-                store.name,
-                claim.incarnation,
-                past.frontier,
-                durability.replicas,
-                durability.safe_on,
-                rest_within(durability.max_unsafe),
-            )
+        self._job, self._inputs, self._ledger, self._clock = job, inputs, ledger, clock
+        self._state = State.begin(
+            past, options.policy, catch_up=options.catch_up, computed_before=options.computed_before
         )
-        safe_past = [cut for cut in past.cuts if cut.epoch <= past.frontier]
-        self._behind = Behind(durability, Watching(store.root), inputs, safe_past)
-        self._amounts: dict[str, int] = {}
+        self._frontier = past.frontier
+        self._budgets, self._watermarks = dict(options.budgets), options.watermarks
+        computed = [cut for cut in past.cuts if cut.epoch <= past.frontier]
+        self._behind = Behind(inputs, computed) if options.forgetting else None
+        self._slices: dict[str, Slice] = {}
+        self._begun: _Begun | None = None
+        self._ready: _Ready | None = None
+        self._held = 0.0
+        self._summary = Summary()
         self._stopping = threading.Event()
         self._published = threading.Condition()
         self.listeners: list[Callable[[EpochReport], None]] = []
         self.turns: list[Callable[[int], None]] = []
+        self.notices: list[Callable[[str], None]] = []
 
     @property
     def frontier(self) -> int:
         """The last computed epoch."""
         return self._frontier
 
+    @property
+    def trouble(self) -> StoreTrouble | None:
+        """What the loop waits for, if the store's disk fails."""
+        return self._state.trouble
+
     def measured(self) -> dict[str, dict[str, int]]:
         """What was measured of each operator in the last epoch of this process, by the operator's own trace."""
-        return self._plans.template.measured()
+        return self._job.measured()
 
-    def run(self, until: str | int | None) -> Summary:
+    def run(self, until: Until) -> Summary:
         """Run epochs: until there is no new input, up to an epoch, or until stopped."""
         self._stopping.clear()
-        summary = Summary()
+        summary = self._summary = Summary()
         began = self._clock.monotonic()
-        pause = _FIRST_PAUSE
-        while not self._stopping.is_set() and not (isinstance(until, int) and self._frontier >= until):
-            for turn in list(self.turns):
-                turn(self._frontier)
-            report = self.step()
-            if report is not None:
-                summary.add(report)
-                pause = _FIRST_PAUSE
-            elif until == "caught_up":
-                break
-            else:
-                self._stopping.wait(pause)
-                pause = min(2 * pause, _LONGEST_PAUSE)
-        summary.seconds = self._clock.monotonic() - began
-        return summary
+        event: Event = RunAsked(until)
+        while True:
+            self._state, instructions = decide(self._state, event)
+            for instruction in instructions:
+                match instruction:
+                    case Stop(error=None):
+                        summary.seconds = self._clock.monotonic() - began
+                        return summary
+                    case Stop(error=error):
+                        assert error is not None
+                        told = fields(epoch=self._frontier, cause=str(error))
+                        _LOG.error("the run failed", extra=told)
+                        raise error
+                    case Beat() | Say():
+                        self._show(instruction)
+                    case _:
+                        event = self._answer(instruction)
+            if self._stopping.is_set() and not self._state.stopping:
+                self._state, _ = decide(self._state, StopAsked())
 
     def stop(self) -> None:
         """Let the epoch in hand finish and begin no other."""
@@ -203,176 +220,157 @@ class Loop:
             self._published.notify_all()
 
     def close(self) -> None:
-        self._lineage.close()
-        self._agent.close()
+        self._ledger.close()
 
-    def step(self) -> EpochReport | None:
-        """One epoch, if there is anything new."""
-        waited = self._clock.monotonic()
-        held = self._behind.hold(self._clock.now, lambda: self._stopping.wait(_LONGEST_PAUSE))
-        if held and self._stopping.is_set():
-            return None
+    def _show(self, instruction: Beat | Say) -> None:
+        match instruction:
+            case Beat(epoch=epoch):
+                self._ledger.look()
+                for turn in list(self.turns):
+                    turn(epoch)
+            case Say(level=level, event=event, text=text):
+                _LOG.log(_LEVELS[level], event, extra=fields(epoch=self._frontier, cause=text))
+                for notice in list(self.notices):
+                    notice(f"{event}: {text}")
+
+    def _answer(self, question: Question) -> Event:
+        """Do what is asked, and say how it went."""
+        try:
+            return self._done(question)
+        except Exception as error:  # the machine decides what it means
+            return Failed(error)
+
+    def _done(self, question: Question) -> Event:
+        match question:
+            case Look():
+                return self._look()
+            case TakeInput():
+                return Taken(self._take(question))
+            case RecordCut(cut=cut):
+                crash_point("epoch.before_cut")
+                self._ledger.cut(cut)
+                crash_point("epoch.after_cut")
+            case Compute(cut=cut, failing=failing):
+                return Finished(self._compute(self._given(cut, failing)))
+            case Publish(record=record):
+                self._publish(record)
+            case Announce(cut=cut):
+                self._announce(cut)
+            case Drop(epoch=epoch):
+                self._ledger.dropped(epoch)
+            case Explain(cut=cut, failing=failing, error=error):
+                return Explained(self._job.explained(self._given(cut, failing), error))
+            case Discard(after=after):
+                self._ledger.discard(after)
+            case Heal():
+                return Healed(self._ledger.heal())
+            case Probe():
+                return Probed(self._probe())
+            case Wait():
+                self._wait(question)
+        return Done()
+
+    def _look(self) -> Looked:
+        self._ledger.check_ours()
+        limited = self._state.policy.limit != UNLIMITED
+        return Looked(self._ledger.exposure(self._clock.now())) if limited else Looked()
+
+    def _take(self, asked: TakeInput) -> Cut | None:
+        """The next epoch's input. What a source has given is kept until it is part of a cut: it is not given twice."""
         started, began = self._clock.now(), self._clock.monotonic()
-        self._check_ours()
-        cut = self._cut(started)
-        if cut is None:
-            return None
-        self._pending = cut
-        cut_seconds = self._clock.monotonic() - began
-        try:
-            outcome, reading = self._compute(cut)
-            self._reject(cut, outcome)
-        except BaseException as error:
-            self._lineage.dropped(cut.epoch)
-            self._failing = True
-            try:
-                if isinstance(error, FAILURES):
-                    raise self._explained(cut, error) from error
-                raise
-            finally:
-                self._claim.store.discard_after(self._frontier)
-        self._check_ours()
-        steps = {"cut": cut_seconds, "frame": reading, **outcome.steps}
-        if held:
-            steps["held"] = began - waited
-        return self._publish(cut, outcome, started, began, steps)
-
-    def _check_ours(self) -> None:
-        if self._claim.superseded:
-            raise Superseded(str(self._claim.store.root), self._claim.incarnation)
-
-    def _explained(self, cut: Cut, error: BaseException) -> EpochFailed:
-        """The error of an epoch whose job failed: in which views, and of what."""
-        try:
-            failed = self._plans.template.failing(self._spark, self._frames(cut), self._sent(cut))
-        except FAILURES:  # already the input cannot be read
-            failed = {}
-        causes = self._causes(failed)
-        blamed = self._culprits(causes, cut) if causes else {}
-        told = {view: cause + blamed.get(view, "") for view, cause in causes.items()}
-        return EpochFailed(cut.epoch, self._frontier, told or {"": str(error)})
-
-    def _culprits(self, views: Iterable[str], cut: Cut) -> dict[str, str]:
-        """The rows that views fail on, in words; none where that cannot be told, or the input is too large to ask."""
-        try:
-            frames = self._frames(cut)
-            tables = {name: frame.limit(MOST_ROWS + 1).toArrow() for name, frame in frames.items()}
-            if any(table.num_rows > MOST_ROWS for table in tables.values()):
-                return {}
-            return {view: self._culprits_of(view, cut, frames, tables) for view in views}
-        except FAILURES:
-            return {}
-
-    def _culprits_of(self, view: str, cut: Cut, frames: Mapping[str, DataFrame], tables: Tables) -> str:
-        def fails(given: Tables) -> bool:
-            parts = {
-                name: self._spark.createDataFrame(each, frames[name].schema) for name, each in given.items()
-            }
-            return self._plans.template.failure(self._spark, view, parts, self._sent(cut)) is not None
-
-        found = culprits(fails, tables)
-        shown = {
-            name: {column: value for column, value in row.to_pylist()[0].items() if column[0] != "_"}
-            for name, row in found.items()
-        }
-        return "".join(f"\nIt fails on this row of '{name}': {row}" for name, row in shown.items())
-
-    def _causes(self, failed: Mapping[str, BaseException]) -> dict[str, str]:
-        """Of views that fail, those that do not merely read another that does."""
-        own = {view for view in failed if not failed.keys() & self._reads.get(view, set())}
-        return {view: str(error) for view, error in failed.items() if view in own}
-
-    def _cut(self, now: float) -> Cut | None:
-        """The next epoch's input: that of an epoch that was not computed, said again as it was, or what is new."""
-        if self._pending is not None:
-            self._lineage.cut(self._pending)
-            return self._pending
-        ranges, self._amounts = {}, {}
         for name, source in self._inputs.items():
-            cut = source.cut(None if self._catch_up else self._budgets[name].amount)
-            if cut is not None:
-                ranges[name] = cut.range
-                self._amounts[name] = cut.amount
-        if not ranges and not (self._begins and self._frontier == 0):
+            if name not in self._slices:
+                taken = source.cut(self._budgets[name].amount if asked.budgeted else None)
+                if taken is not None:
+                    self._slices[name] = taken
+        if not self._slices and not asked.even_if_none:
             return None
-        self._catch_up = False
-        made = Cut(self._frontier + 1, now, ranges, self._watermarks.next())
-        crash_point("epoch.before_cut")
-        self._lineage.cut(made)
-        crash_point("epoch.after_cut")
-        return made
+        ranges = {name: taken.range for name, taken in self._slices.items()}
+        amounts = {name: taken.amount for name, taken in self._slices.items()}
+        self._begun, self._slices = _Begun(started, began, amounts), {}
+        return Cut(asked.epoch, started, ranges, self._watermarks.next())
 
-    def _compute(self, cut: Cut) -> tuple[Outcome, float]:
-        began = self._clock.monotonic()
-        frames = self._frames(cut)
-        reading = self._clock.monotonic() - began
-        return self._plans.fitting(cut.ranges).run(self._spark, frames, self._sent(cut)), reading
+    def _given(self, cut: Cut, failing: bool) -> Given:
+        return Given(cut, self._watermarks.reached, failing)
 
-    def _frames(self, cut: Cut) -> dict[str, DataFrame]:
-        frames = {name: self._inputs[name].frame(taken) for name, taken in cut.ranges.items()}
-        return {name: _added_up(frame) if self._failing else frame for name, frame in frames.items()}
+    def _compute(self, given: Given) -> Computed:
+        """Run the job; the record of the epoch, once all that it says is known to be so."""
+        begun = self._begun or _Begun(self._clock.now(), self._clock.monotonic())
+        self._begun = None  # an attempt that fails is no measure of the next
+        steps = {"cut": self._clock.monotonic() - begun.began}
+        result = self._job.run(given)
+        computed = self._clock.monotonic()
+        layers = self._ledger.layers(given.cut.epoch)
+        steps |= {**result.steps, "seal": self._clock.monotonic() - computed}
+        watermarks = self._watermarks.after(given.cut.watermarks, result.times)
+        record = Computed(
+            epoch=given.cut.epoch,
+            clock=self._clock.now(),
+            seconds=self._clock.monotonic() - begun.began,
+            rows=result.rows,
+            rejected=dict(result.rejected),
+            late=dict(result.late),
+            latest=dict(watermarks.latest),
+            layers=dict(layers),
+            safe=self._ledger.safe(),
+        )
+        self._ready = _Ready(begun, record, watermarks, steps, result.stats)
+        return record
 
-    def _sent(self, cut: Cut) -> EpochProperty:
-        root = str(self._claim.store.root)
-        marks = (cut.watermarks, self._watermarks.reached)
-        return EpochProperty(root, cut.epoch, self._claim.incarnation, self._shards, *marks)
-
-    def _reject(self, cut: Cut, outcome: Outcome) -> None:
-        """Keep the bad rows. Every epoch has a layer, so that the trace has no gap."""
-        for name, rejects in self._rejects.items():
-            table = rejects.schema.empty_table()
-            if name in outcome.bad:
-                table = rejects.read(cut.ranges[name])
-                if self._inputs[name].on_bad == "fail":
-                    raise BadInput(name, outcome.bad[name], table.slice(0, 1).to_pylist())
-            writer = TraceWriter(self._claim.store.root / rejects.trace, self._claim.incarnation)
-            writer.write(cut.epoch, Span.whole(), table)
-
-    def _late_rows(self, epoch: int) -> dict[str, int]:
-        """How many rows came too late for each operator that follows event time."""
-        counts = {}
-        for view, trace in self._late.items():
-            layers = epoch_layers(self._claim.store.root / trace, epoch)
-            counts[view] = sum(int(part.integers("diff").sum()) for layer in layers for part in layer.parts)
-        return {view: count for view, count in counts.items() if count}
-
-    def _publish(
-        self, cut: Cut, outcome: Outcome, started: float, began: float, steps: dict[str, float]
-    ) -> EpochReport:
-        seconds = self._clock.monotonic() - began
-        ended = self._clock.now()
-        rows = sum(outcome.rows.values())
-        late = self._late_rows(cut.epoch)
-        self._watermarks = self._watermarks.after(cut.watermarks, outcome.times)
-        latest = dict(self._watermarks.latest)
+    def _publish(self, record: Computed) -> None:
+        assert self._ready is not None
         crash_point("epoch.before_publish")
-        self._lineage.computed(Computed(cut.epoch, ended, seconds, rows, dict(outcome.bad), late, latest))
+        self._ledger.computed(record)
         crash_point("epoch.after_publish")
+        self._watermarks = self._ready.watermarks
         with self._published:
-            self._frontier, self._pending, self._failing = cut.epoch, None, False
+            self._frontier = record.epoch
             self._published.notify_all()
-        self._behind.computed(cut, ended)
-        keep_from = self._upkeep.keep_from(cut.epoch, ended)
-        self._agent.tell(Word(cut.epoch, keep_from, self._upkeep.histories))
-        for name, amount in self._amounts.items():
-            self._budgets[name] = self._budgets[name].after(amount, seconds)
-        steps["publish"] = self._clock.monotonic() - began - seconds
-        counted = (rows, outcome.bad, started, ended, seconds, steps, outcome.stats)
-        report = EpochReport(cut.epoch, *counted, late, cut.watermarks)
+
+    def _announce(self, cut: Cut) -> None:
+        """Tell of an epoch. It is published: a disk that fails now is found out by the next one."""
+        assert self._ready is not None
+        begun, record = self._ready.begun, self._ready.record
+        try:
+            self._ledger.tell(record)
+            if self._behind is not None:
+                self._behind.computed(cut)
+                self._behind.forget(self._ledger.safe())
+            self._ledger.compact()
+        except StoreTrouble as trouble:
+            _LOG.warning("an epoch was not told", extra=fields(epoch=cut.epoch, cause=str(trouble)))
+        for name, amount in begun.amounts.items():
+            self._budgets[name] = self._budgets[name].after(amount, record.seconds)
+        steps = {**self._ready.steps, "publish": self._clock.monotonic() - begun.began - record.seconds}
+        if self._held:
+            steps["held"], self._held = self._held, 0.0
+        report = EpochReport(
+            epoch=cut.epoch,
+            rows=record.rows,
+            rejected=record.rejected,
+            started=begun.started,
+            ended=record.clock,
+            seconds=record.seconds,
+            steps=steps,
+            stats=self._ready.stats,
+            late=record.late,
+            watermarks=cut.watermarks,
+        )
+        self._summary.add(report)
         for listener in list(self.listeners):
             listener(report)
-        self._plans.learn(cut.epoch, rows, cut.ranges)
-        return report
+        self._job.learn(cut, record.rows)
 
+    def _wait(self, asked: Wait) -> None:
+        self._clock.wait(self._stopping, asked.seconds)
+        if asked.why == "unsafe":
+            self._held += asked.seconds
+        elif asked.why == "trouble":
+            self._begun = None  # the time that it took is no measure of an epoch
 
-def _added_up(frame: DataFrame) -> DataFrame:
-    """Rows with their diffs added up, where they have diffs: without those that were taken back."""
-    if "_diff" not in frame.columns:
-        return frame
-    row = [_quoted(name) for name in frame.columns if name != "_diff"]
-    summed = frame.groupBy(*row).agg(F.sum("_diff").alias("_diff")).where("_diff <> 0")
-    return summed.select(*[_quoted(name) for name in frame.columns])
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
+    def _probe(self) -> StoreTrouble | None:
+        try:
+            self._ledger.check_ours()
+        except StoreTrouble as trouble:
+            return trouble
+        return self._ledger.trouble()

@@ -23,9 +23,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from slipstream.dataflow.task import EpochProperty
-from slipstream.durability.lineage import JSON, Cut, read_history
 from slipstream.epoch.template import Template
-from slipstream.errors import SlipstreamError
+from slipstream.errors import SlipstreamError, StoreTrouble
+from slipstream.store.lineage import JSON, Cut, read_lineage
+from slipstream.store.store import Store
 
 _FIRST = 5  # rehearsals in a row, until everything has been compiled
 _EVERY = 20.0  # seconds between later ones
@@ -53,17 +54,20 @@ class Rehearsal:
         self._done = 0
         self._last = 0.0
 
-    def keep_warm(self, root: Path, readable: Set[str], now: float) -> None:
+    def keep_warm(self, store: Store, readable: Set[str], now: float) -> None:
         """Rehearse if it is time to, by a clock that only grows; at first over the newest recorded input of sources
         that can be read already.
         """
         if self._done >= _FIRST and now - self._last < _EVERY:
             return
-        past = read_history(root)
+        try:
+            past = read_lineage(store.disk).history
+        except StoreTrouble:
+            return
         cuts = past.cuts if self._done < _FIRST else ()
         newest = next((cut for cut in reversed(cuts) if readable >= cut.ranges.keys()), None)
-        if not self.run(root, past.frontier, newest):
-            self.run(root, past.frontier, None)
+        if not self.run(store.root, past.frontier, newest):
+            self.run(store.root, past.frontier, None)
         self._done, self._last = self._done + 1, now
 
     def run(self, root: Path, frontier: int, cut: Cut | None) -> bool:

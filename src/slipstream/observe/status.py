@@ -1,11 +1,12 @@
 """What a store holds, read from its files: no engine and no JVM is needed, and a running one is not
 disturbed.
 
-The lineage log says how far the store is computed and what each epoch took; the catalog names sources
-and views; the names and sizes of layers say what each view keeps. A view's rows are counted by reading
-its trace as a reader would, as long as that is quick; of a larger trace (`COUNTED_ROWS`) the rows
-stored are told instead, and `exact` is False: a row that was replaced and not yet merged away counts
-twice, and one that occurs several times counts once.
+The lineage says how far the store is computed and what epochs took: its base what all of long ago took
+together, the records after it what each of the latest did; the catalog names sources and views; the names
+and sizes of layers say what each view keeps. A view's rows are counted by reading its trace as a reader
+would, as long as that is quick; of a larger trace (`COUNTED_ROWS`) the rows stored are told instead, and
+`exact` is False: a row that was replaced and not yet merged away counts twice, and one that occurs several
+times counts once.
 
 Everything is as of one epoch, the newest that was computed when the picture was taken, except the
 layers and bytes: those are what was on disk at that moment, and a merger may be at work.
@@ -15,19 +16,20 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from slipstream.dataflow.contents import Contents
 from slipstream.durability.board import read_replication
 from slipstream.durability.frontiers import Frontiers, frontiers
-from slipstream.durability.lineage import Computed, History, read_history
-from slipstream.durability.store import Store
 from slipstream.epoch.report import percentile
 from slipstream.errors import MissingLayer
 from slipstream.observe.consumed import Consumed, consumed
+from slipstream.store.catalog import Catalog, SourceEntry, ViewEntry
+from slipstream.store.lineage import Computed, History, read_lineage
+from slipstream.store.store import Store
 from slipstream.trace import (
     LayerStat,
     Merge,
@@ -114,32 +116,31 @@ def read_status(path: str | Path) -> Status:
 def read_frontiers(path: str | Path) -> Frontiers:
     """How far a store is computed, flushed to disk, durable on each replica, safe and compacted."""
     store = Store.existing(path)
-    past = read_history(store.root)
+    past = read_lineage(store.disk).history
     compacted = _compacted(store, store.catalog(), past.frontier)
-    return frontiers(read_replication(store.root), past, compacted, time.time())
+    return frontiers(read_replication(store.disk), past, compacted, time.time())
 
 
 def _taken(store: Store, now: float) -> Status:
     running = store.running()
     catalog = store.catalog()
-    past = read_history(store.root)
-    last = past.computed[-1] if past.computed else None
+    past = read_lineage(store.disk).history
     latencies = [each.seconds for each in past.computed[-LATENCIES:]]
     return Status(
         app=store.name,
         store=str(store.root),
         running=running,
         epoch=past.frontier,
-        computed_at=last.clock if last else None,
-        rows=sum(each.rows for each in past.computed),
+        computed_at=past.clock,
+        rows=past.base.rows + sum(each.rows for each in past.computed),
         p50=percentile(latencies, 50),
         p99=percentile(latencies, 99),
-        pending=past.pending.epoch if past.pending else None,
-        views=tuple(_view(store, name, entry, past.frontier) for name, entry in catalog["views"].items()),
-        sources=_sources(catalog["sources"], past),
+        pending=past.pending[0].epoch if past.pending else None,
+        views=tuple(_view(store, name, entry, past.frontier) for name, entry in catalog.views.items()),
+        sources=_sources(catalog.sources, past),
         latest=tuple(_epoch(each) for each in past.computed[-LATEST:]),
         frontiers=frontiers(
-            read_replication(store.root), past, _compacted(store, catalog, past.frontier), now
+            read_replication(store.disk), past, _compacted(store, catalog, past.frontier), now
         ),
     )
 
@@ -148,42 +149,44 @@ def _epoch(done: Computed) -> EpochStatus:
     return EpochStatus(done.epoch, done.clock, done.rows, done.seconds)
 
 
-def _sources(catalog: dict[str, Any], past: History) -> tuple[SourceStatus, ...]:
-    rejected: Counter[str] = Counter()
+def _sources(known: Mapping[str, SourceEntry], past: History) -> tuple[SourceStatus, ...]:
+    rejected = Counter(past.base.rejected)
     for done in past.computed:
         rejected.update(done.rejected)
     return tuple(
-        SourceStatus(name, entry["kind"].lower(), consumed(past.consumed(name)), rejected[name])
-        for name, entry in catalog.items()
+        SourceStatus(
+            name, entry.kind.lower(), consumed(past.consumed(name), past.summary(name)), rejected[name]
+        )
+        for name, entry in known.items()
     )
 
 
-def _view(store: Store, name: str, entry: dict[str, Any], epoch: int) -> ViewStatus:
-    contents = Contents.described(entry["contents"])
+def _view(store: Store, name: str, entry: ViewEntry, epoch: int) -> ViewStatus:
+    contents = Contents.described(dict(entry.contents))
     names = list_layers(store.root / contents.trace)
-    layers, size = _on_disk(store.root, {contents.trace, *entry["traces"]})
+    layers, size = _on_disk(store.root, {entry.trace, *entry.traces})
     rows, exact = _rows(store.root, contents, epoch)
     reach = history_reach(names, epoch, Span.whole())
     return ViewStatus(name, rows, exact, layers, size, reach, _debt(store.root, entry, epoch, reach))
 
 
-def _compacted(store: Store, catalog: dict[str, Any], epoch: int) -> int:
+def _compacted(store: Store, catalog: Catalog, epoch: int) -> int:
     """The epoch to which time travel reaches back in every view."""
-    traces = {entry["contents"]["trace"] for entry in catalog["views"].values()}
+    traces = {entry.trace for entry in catalog.views.values()}
     reaches = [history_reach(list_layers(store.root / trace), epoch, Span.whole()) for trace in traces]
     return max(reaches, default=0)
 
 
-def _debt(root: Path, entry: dict[str, Any], epoch: int, reach: int) -> int:
+def _debt(root: Path, entry: ViewEntry, epoch: int, reach: int) -> int:
     """The bytes of the layers that a merger would merge now."""
     total = 0
-    for trace in {entry["contents"]["trace"], *entry["traces"]}:
+    for trace in {entry.trace, *entry.traces}:
         sizes = {}
         for name in list_layers(root / trace):
             with suppress(FileNotFoundError):
                 sizes[name] = (root / trace / name.filename).stat().st_size
         stats = [LayerStat(name, 0, size) for name, size in sizes.items()]
-        kept = reach if trace == entry["contents"]["trace"] else None
+        kept = reach if trace == entry.trace else None
         steps = [step for step in plan_upkeep(stats, epoch, kept) if isinstance(step, Merge | Pack)]
         total += sum(sizes[name] for name in {name for step in steps for name in step.inputs})
     return total

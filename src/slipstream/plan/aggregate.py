@@ -373,7 +373,7 @@ class _Gathered:
             value = F.when(catalyst.column(only), value)
         prefix = catalyst.order_prefix(catalyst.sort_order(child, descending=largest))
         self.extremes.append(Extremum(value, kind, prefix, largest))
-        return Buffer("extreme", len(self.extremes) - 1, to_arrow_type(kind))
+        return Buffer("extreme", len(self.extremes) - 1, to_arrow_type(kind, timezone="UTC"))
 
     def _jtype(self, function: Expr, at: int) -> Expr:
         return self._catalyst.items(function.aggBufferAttributes())[at].dataType()

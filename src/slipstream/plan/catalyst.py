@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
+from py4j.java_gateway import is_instance_of
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -38,7 +39,7 @@ Expr = Any
 _PLANS_IN_EXPRESSIONS = {"ScalarSubquery", "Exists", "ListQuery", "LateralSubquery"}
 WATERMARK_DELAY = "spark.watermarkDelayMs"  # in an attribute's metadata: Spark's own mark of an event time
 WATERMARK = "slipstream.watermark"  # beside it: the watermark's name
-_SESSION = "spark.sessionWindow"  # in an attribute's metadata, from analysis on
+SESSION = "spark.sessionWindow"  # in an attribute's metadata, from analysis on
 _SOME_TIME = 1 << 40  # milliseconds, and too large for py4j to take for an Integer
 _LONG_DIGITS = 18  # of a decimal that fits into 64 bits
 
@@ -156,7 +157,7 @@ class Catalyst:
 
     def is_session(self, key: Expr) -> bool:
         """Whether a grouping key is a session window: rows of one group are merged by it, not told apart."""
-        marked: bool = self.kind(key) == "AttributeReference" and key.metadata().contains(_SESSION)
+        marked: bool = self.kind(key) == "AttributeReference" and key.metadata().contains(SESSION)
         return marked
 
     def watermark_of(self, attribute: Expr) -> tuple[str, int] | None:
@@ -248,6 +249,24 @@ class Catalyst:
                     self._gather_relations(subquery, found, own)
         for child in self.children(node):
             self._gather_relations(child, found, own)
+
+    def is_a(self, value: Any, name: str) -> bool:
+        """Whether a value in the JVM is of a class, by its full name."""
+        there: bool = is_instance_of(self.spark.sparkContext._gateway, value, name)
+        return there
+
+    def goes_by_zone(self, cast: Expr) -> bool:
+        """Whether what a cast gives depends on the time zone. Spark notes one in every cast."""
+        rule = getattr(getattr(self._exprs, "Cast$"), "MODULE$")
+        goes: bool = rule.needsTimeZone(cast.child().dataType(), cast.dataType())
+        return goes
+
+    def python_command(self, function: Any) -> tuple[bytes, dict[int, str]]:
+        """A Python function as workers are sent it, and the files of the broadcast variables that it refers to."""
+        command: bytes = function.command().toArray(self._jvm.scala.reflect.ClassTag.Byte())
+        variables = function.broadcastVars()
+        found = (variables.get(i) for i in range(variables.size()))
+        return bytes(command), {each.id(): each.value().path() for each in found}
 
     def line(self, node: Node) -> str:
         """One node on one line, without expression ids."""

@@ -5,12 +5,13 @@ then replaced, bottom up, by a plan for its change (`Delta`): linear nodes as th
 shuffle and a Python stage. A view that is read directly from an Accumulate's totals needs nothing more; any
 other is recorded in a trace of its own. A view that was declared with `maintain="recompute"` is computed anew in
 every epoch instead (`plan/recompute.py`).
+
+The traces of an operator are named by what its node means (`plan/identity.py`), and so is the view: by what its query
+means.
 """
 
 from __future__ import annotations
 
-import hashlib
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -27,6 +28,8 @@ from slipstream.plan.catalyst import Catalyst, Node
 from slipstream.plan.delta import Builder, Delta
 from slipstream.plan.distinct import without_distinct
 from slipstream.plan.eventtime import LateView, Timing, watermarks_in
+from slipstream.plan.identity import Meanings, TraceNames
+from slipstream.plan.meaning import Meaning, of_recomputed
 from slipstream.plan.recompute import recompute
 from slipstream.plan.refuse import CONSTANTS
 from slipstream.plan.sharing import STATEFUL, Common, Commons, readable_root
@@ -46,7 +49,7 @@ class Compiled:
     direct: Direct | None
     record: Record | None
     order: tuple[tuple[str, bool, bool], ...]
-    fingerprint: str
+    meaning: Meaning
     watermarks: Mapping[str, int]
     late: tuple[LateView, ...]
 
@@ -62,41 +65,51 @@ def maintainable(catalyst: Catalyst, frame: DataFrame) -> Node:
 class ViewCompiler:
     """Compiles one view, over the changes of its inputs."""
 
-    def __init__(self, build: Builder, view: str, inputs: Mapping[int, Delta], commons: Commons) -> None:
+    def __init__(
+        self,
+        build: Builder,
+        view: str,
+        inputs: Mapping[int, Delta],
+        commons: Commons,
+        meanings: Meanings,
+        names: TraceNames,
+    ) -> None:
         self._build = build
         self._catalyst = build.catalyst
         self._view = view
         self._inputs = dict(inputs)
         self._commons = commons
-        self._count = 0
-        self._timing = Timing(build, view, {}, self._trace)
+        self._meanings = meanings
+        self._names = names
+        self._timing = self._timed({})
         self._recorded: Node | None = None
 
     def compile(self, plan: Node, schema: StructType, readers: int, recomputed: bool = False) -> Compiled:
         """The view's plans, of what `maintainable` makes of its query. `readers`: how many times other views take its
         change as their input.
         """
-        order, fingerprint = self._order(plan), self._fingerprint(plan, recomputed)
+        order, meaning = self._order(plan), self._meanings.of_query(plan)
+        if recomputed:
+            meaning = of_recomputed(meaning)
         marks = {} if recomputed else watermarks_in(self._catalyst, plan)
-        self._timing = Timing(self._build, self._view, marks, self._trace)
+        self._timing = self._timed(marks)
         root = None if recomputed else readable_root(self._catalyst, plan)
         if root is not None:
             step, terminals, delta, direct = self._direct(root, readers)
-            said = (order, fingerprint, marks, tuple(self._timing.late))
+            said = (order, meaning, marks, tuple(self._timing.late))
             return Compiled(self._view, schema, step, terminals, delta, direct, None, *said)
+        trace = self._names.name("view", meaning)
         if recomputed:
-            trace = self._trace("view")
-            delta = recompute(self._build, plan, self._inputs, self._view, self._trace, trace)
+            delta = recompute(self._build, plan, self._inputs, self._view, self._whole, trace)
             self._build.begins = True
         else:
             self._recorded = linear.below(self._catalyst, plan)
             delta = self._delta(plan)
-            trace = self._trace("view")
         if readers:
             delta = self._shared(plan, delta)
         record, terminal = self._record(plan, delta, trace)
         step = Step("Record", self._view, (delta.step,), (record.trace,))
-        said = (order, fingerprint, marks, tuple(self._timing.late))
+        said = (order, meaning, marks, tuple(self._timing.late))
         return Compiled(self._view, schema, step, (terminal,), delta, None, record, *said)
 
     def _shared(self, plan: Node, delta: Delta) -> Delta:
@@ -113,7 +126,8 @@ class ViewCompiler:
             return delta.step, (), delta if readers else None, common.direct
         if common is not None and common.direct is not None:
             return self._taken_over(common), (), None, common.direct
-        delta, direct = self._accumulate(root, emits=readers > 0)
+        with self._names.sharing(common is not None):
+            delta, direct = self._accumulate(root, emits=readers > 0)
         if common is not None:
             common.view, common.delta, common.direct = self._view, delta, direct
         if not readers:
@@ -124,7 +138,8 @@ class ViewCompiler:
         """The change of a node that is used in several places, under this one's attributes."""
         catalyst = self._catalyst
         if common.delta is None:
-            made, common.direct = self._stateful(node)
+            with self._names.sharing():
+                made, common.direct = self._stateful(node)
             common.view, common.delta = self._view, self._shared(node, made)
             step = made.step
         else:
@@ -154,14 +169,14 @@ class ViewCompiler:
             left, right = self._sides(join_node)
             summed = combine.keeps_sums(catalyst, join_node, sums)
             kinds = [f"{side}-sums" if i in summed else side for i, side in enumerate(("left", "right"))]
-            sides = (self._trace(kinds[0]), self._trace(kinds[1]))
-            kept = partial.presummed(build, self._keeping(join_node, left, right, sides), summed)
+            sides = (self._trace(kinds[0], over), self._trace(kinds[1], over))
+            kept = partial.presummed(build, self._keeping(join_node, left, right, sides, over), summed)
             joined = combine.combine(build, join_node, sums, left, right, self._view, kept, bool(summed))
             feed = aggregate.combined_feed(build, sums, joined.plan, joined.step)
         else:
             over, sums = node, aggregate.sums_of(build, node)
             feed = aggregate.rows_feed(build, sums, self._delta(catalyst.children(node)[0]))
-        traces = [self._trace("accumulate"), *(self._trace("extreme") for _ in sums.extremes)]
+        traces = [self._trace("accumulate", over), *(self._trace("extreme", over) for _ in sums.extremes)]
         if not late:
             feed = partial.partial_feed(build, sums, feed, traces[0])
         return aggregate.accumulate(build, over, sums, feed, self._view, traces, emits, self._timing)
@@ -203,7 +218,7 @@ class ViewCompiler:
         if kind == "Expand":
             return linear.expand(build, node, child)
         if kind == "DeduplicateWithinWatermark":
-            trace = self._trace("firstseen")
+            trace = self._trace("firstseen", node)
             return firstseen.first_seen(build, node, child, self._view, trace, self._timing)
         raise AssertionError(f"refuse.check_plan lets no {kind} through")
 
@@ -222,12 +237,13 @@ class ViewCompiler:
             return self._accumulate(node, emits=True)
         self._note_whole(node)
         child = self._delta(self._catalyst.children(node)[0])
-        trace = self._trace("regroup")
+        trace = self._trace("regroup", node)
         return regroup.aggregate(self._build, node, child, self._view, trace, self._timing), None
 
     def _window(self, node: Node) -> Delta:
         child = self._delta(self._catalyst.children(node)[0])
-        return regroup.window(self._build, node, child, self._view, self._trace("regroup"), self._timing)
+        trace = self._trace("regroup", node)
+        return regroup.window(self._build, node, child, self._view, trace, self._timing)
 
     def _note_whole(self, node: Node) -> None:
         """An aggregate without keys has a row over no input."""
@@ -246,28 +262,30 @@ class ViewCompiler:
         if inner and not keys:
             return cross.inner(self._build, node, left, right, self._view, traces)
         if inner:
-            kept = self._keeping(node, left, right, traces)
+            kept = self._keeping(node, left, right, traces, node)
             return join.inner(self._build, node, left, right, self._view, kept, self._timing)
         pairs = [(one, other) for one, other, _ in keys]
         return regroup.join(self._build, node, pairs, left, right, self._view, traces)
 
     def _join_inputs(self, node: Node, of_right: str = "right") -> tuple[Delta, Delta, tuple[str, str]]:
         left, right = self._sides(node)
-        return left, right, (self._trace("left"), self._trace(of_right))
+        return left, right, (self._trace("left", node), self._trace(of_right, node))
 
     def _sides(self, node: Node) -> tuple[Delta, Delta]:
         """The changes of a join's inputs."""
         left, right = (self._delta(child) for child in self._catalyst.children(node))
         return left, right
 
-    def _keeping(self, node: Node, left: Delta, right: Delta, traces: tuple[str, str]) -> join.Keeping:
-        """What an inner join keeps. One whose rows a view records where they lie, or that drops old state, is always
-        done by key.
+    def _keeping(
+        self, node: Node, left: Delta, right: Delta, traces: tuple[str, str], named: Node
+    ) -> join.Keeping:
+        """What an inner join keeps, under the name of a node: itself, or what it is a part of. One whose rows a view
+        records where they lie, or that drops old state, is always done by key.
         """
         recorded = self._recorded is not None and node.equals(self._recorded)
         if recorded or self._timing.follows(node):
             return join.Keeping(traces)
-        return join.to_keep(self._build, left, right, traces, lambda: self._trace("aside"))
+        return join.to_keep(self._build, left, right, traces, lambda: self._trace("aside", named))
 
     def _join_by_rows(self, node: Node) -> Delta:
         """A join other than inner without an equality, put together from joins that have one."""
@@ -291,6 +309,7 @@ class ViewCompiler:
         identity = catalyst.leaf_id(leaf.node)
         assert identity is not None
         self._inputs[identity] = self._shared(plan, delta)
+        self._meanings.know(identity, self._meanings.of(plan))
         pairs = zip(leaf.attributes, catalyst.output(plan), strict=True)
         return catalyst.project([catalyst.renamed(mine, theirs) for mine, theirs in pairs], leaf.node)
 
@@ -306,7 +325,7 @@ class ViewCompiler:
         rows = topk.stretch(catalyst, node)
         assert rows is not None, "refuse.check_plan lets only a limit over a sort through"
         own = catalyst.children(rows.sort)[0]
-        child, trace = self._delta(own), self._trace("topk")
+        child, trace = self._delta(own), self._trace("topk", node)
         if rows.last is None:
             child = self._shared(own, child)
             delta = topk.rest(self._build, rows.sort, rows.skipped, child, self._view, trace)
@@ -351,22 +370,11 @@ class ViewCompiler:
             order.append((names[catalyst.expr_id(each.child())], ascending, first))
         return tuple(order)
 
-    def _trace(self, kind: str) -> str:
-        self._count += 1
-        return f"traces/{self._view}/{self._count}-{kind}"
+    def _timed(self, marks: dict[str, int]) -> Timing:
+        return Timing(self._build, self._view, marks, lambda node: self._trace("late", node))
 
-    def _fingerprint(self, plan: Node, recomputed: bool) -> str:
-        """What the query means, whatever its expression ids: traces of another meaning are never mixed with
-        its own.
-        """
-        text = self._catalyst.text(plan) + ("\nrecomputed" if recomputed else "")
-        for node in self._catalyst.nodes(plan):
-            leaf = self._catalyst.leaf_id(node)
-            if leaf is not None and leaf in self._commons.names:
-                text += f"\n{self._commons.names[leaf]}"
-            elif self._catalyst.kind(node) == "LocalRelation":
-                rows = sorted(str(row) for row in self._catalyst.frame(node).collect())
-                text += "\n" + "\n".join(rows)
-        numbers: dict[str, str] = {}
-        text = re.sub(r"#(\d+)L?", lambda m: numbers.setdefault(m.group(1), f"#{len(numbers)}"), text)
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
+    def _whole(self, leaf: Node) -> str:
+        return self._trace("whole", leaf)
+
+    def _trace(self, kind: str, node: Node) -> str:
+        return self._names.name(kind, self._meanings.of(node))

@@ -106,12 +106,14 @@ def kept_after(catalyst: Catalyst, node: Node, times: Sequence[Expr], side: int)
 
 @dataclass
 class Timing:
-    """The event time of one view's operators, as they are compiled."""
+    """The event time of one view's operators, as they are compiled. late_trace: gives a trace for the late rows of a
+    node.
+    """
 
     build: Builder
     view: str
     marks: dict[str, int]
-    trace: Callable[[str], str]
+    late_trace: Callable[[Node], str]
     late: list[LateView] = field(default_factory=list)
     _suspended: bool = False
 
@@ -154,7 +156,7 @@ class Timing:
         delay = catalyst.watermark_of(found[0])
         assert delay is not None
         kept = delay[1] if catalyst.kind(node) == "DeduplicateWithinWatermark" else 0
-        return (self._timed(found[0], stored, traces, kept),)
+        return (self._timed(node, found[0], stored, traces, kept),)
 
     def joined(
         self, node: Node, stored: Sequence[Sequence[Stored]], traces: tuple[str, str]
@@ -164,7 +166,7 @@ class Timing:
         timed = []
         for side in range(len(found)):
             kept = kept_after(self.build.catalyst, node, found, side)
-            timed.append(self._timed(found[side], stored[side], (traces[side],), kept, side))
+            timed.append(self._timed(node, found[side], stored[side], (traces[side],), kept, side))
         return tuple(timed)
 
     def told(self, timed: Sequence[Timed]) -> str:
@@ -184,6 +186,7 @@ class Timing:
 
     def _timed(
         self,
+        node: Node,
         attribute: Expr,
         stored: Sequence[Stored],
         traces: tuple[str, ...],
@@ -200,7 +203,7 @@ class Timing:
             watermarks=tuple(self.marks),
             period=1000 * max(_MINUTE, max(self.marks.values()) // 4),
             states=traces,
-            late=self.trace("late"),
+            late=self.late_trace(node),
             shown=tuple(each.column for each in stored),
             kept=None if kept is None else 1000 * kept,
             side=side,

@@ -29,8 +29,9 @@ def input_delta(
     key: Sequence[str],
     orders: Sequence[StructField],
     rejects: bool,
+    trace: str,
 ) -> tuple[Leaf, Delta]:
-    """The leaf to bind a source's frames to, and the change that comes of it."""
+    """The leaf to bind a source's frames to, and the change that comes of it. trace: where rows are kept by key."""
     catalyst = build.catalyst
     fields = [StructField(field.name, field.dataType) for field in rows]
     if mode == "diff":
@@ -50,7 +51,7 @@ def input_delta(
             frame = measured(catalyst, frame, field.name, field.metadata[WATERMARK])
     step = Step("Source", name)
     if mode == "keyed":
-        return leaf, _upsert(build, name, rows, key, [field.name for field in orders], frame, step)
+        return leaf, _upsert(build, name, rows, key, [field.name for field in orders], frame, step, trace)
     if mode == "append":
         frame = frame.withColumn("_diff", F.lit(1).cast("long"))
     plan = catalyst.analysed(frame)
@@ -65,9 +66,9 @@ def _upsert(
     orders: Sequence[str],
     frame: DataFrame,
     step: Step,
+    trace: str,
 ) -> Delta:
     catalyst = build.catalyst
-    trace = f"traces/{name}/1-upsert"
     by_name = {a.name(): a for a in catalyst.output(catalyst.analysed(frame))}
     keys = [catalyst.normalised(by_name[each]) for each in key]
     own = [by_name[field.name] for field in rows]

@@ -32,10 +32,12 @@ def recompute(
     plan: Node,
     inputs: Mapping[int, Delta],
     name: str,
-    new_trace: Callable[[str], str],
+    new_trace: Callable[[Node], str],
     recorded: str,
 ) -> Delta:
-    """The change of a view that is computed anew. `recorded`: the trace that its rows are written to."""
+    """The change of a view that is computed anew. new_trace: gives a trace for all rows of an input. recorded: the
+    trace that the view's rows are written to.
+    """
     catalyst = build.catalyst
     leaves = [node for node in catalyst.nodes(plan) if catalyst.leaf_id(node) in inputs]
     wholes: dict[int, tuple[Node, Step]] = {}
@@ -43,7 +45,7 @@ def recompute(
         identity = catalyst.leaf_id(leaf)
         assert identity is not None
         if identity not in wholes:
-            trace = new_trace("whole")
+            trace = new_trace(leaf)
             wholes[identity] = _whole(build, leaf, inputs[identity], name, trace)
     swapped = []
     for leaf in leaves:

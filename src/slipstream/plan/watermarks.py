@@ -51,6 +51,12 @@ def _marked(field: StructField, marks: dict[str, Any], source: str) -> StructFie
     return StructField(field.name, field.dataType, field.nullable, {**field.metadata, **marks})
 
 
+def mark_of(field: StructField) -> str:
+    """A column's watermark with its delay, as text; empty for a column that has none."""
+    marks = [field.metadata.get(mark) for mark in (WATERMARK, WATERMARK_DELAY)]
+    return "" if marks[0] is None else f"{marks[0]} - {marks[1]} ms"
+
+
 def measured(catalyst: Catalyst, frame: DataFrame, column: str, watermark: str) -> DataFrame:
     """A frame whose run tells the latest time in a column, under the name of its watermark."""
     latest = F.max(catalyst.microseconds(frame, column))

@@ -19,9 +19,16 @@ last wins. Between ranges, the later range wins. A source with `can_reject` adds
 otherwise a reason. `frame` returns bad rows too: who counts or drops them is not decided here, and what is bad
 never depends on which columns are used.
 
-`cut` moves a cursor that lives in this process only. After a restart, `attach` is given the ranges of all earlier
-epochs, and the cursor stands after them; a range that was cut and never recorded is simply cut again. In a process
-that stands by for another, `stand_by` comes first, and `attach` when the process takes over.
+`cut` moves a cursor that lives in this process only. After a restart, `attach` is given what earlier epochs took, and
+the cursor stands after it; a range that was cut and never recorded is simply cut again. In a process that stands by
+for another, `stand_by` comes first, and `attach` when the process takes over.
+
+An app may have taken a million ranges. So now and then the oldest are handed to `folded`, which makes a *summary* of
+them, all that the source needs to go on, and after a restart `attach` is given that summary and the ranges since. A
+source that can tell its place from its last range keeps that one. A summary is plain JSON; amounts in it, under the
+names `epochs`, `files`, `bytes`, `rows` and `appends`, are shown to users. It may name files in the source's folder,
+which are then believed only as far as they prove themselves: else `DamagedSummary`, and `attach` is called again with
+all ranges and no summary.
 
 Not promised: that the rows of a range come in any order, or in any number of partitions.
 """
@@ -188,6 +195,11 @@ class Source(ABC):
         return bool(self.changes.hidden)
 
     @property
+    def goes_by_zone(self) -> bool:
+        """Whether the same range is other rows in a session with another time zone."""
+        return False
+
+    @property
     def name(self) -> str:
         if self._name is None:
             raise SourceNotAttached(type(self).__name__)
@@ -204,15 +216,23 @@ class Source(ABC):
         """True when no more input can ever come."""
         return False
 
-    def attach(self, name: str, spark: SparkSession, folder: Path, consumed: Sequence[JSON]) -> None:
+    def attach(
+        self, name: str, spark: SparkSession, folder: Path, consumed: Sequence[JSON], base: JSON = None
+    ) -> None:
         """Take the place in an app.
 
         `folder` is a directory of the app's store that is this source's own; `consumed` are the ranges of earlier
-        epochs, oldest first.
+        epochs, oldest first, that come after those of which `base` is the summary.
         """
         self._name = name
         self._spark = spark
         self._resolve()
+
+    def folded(self, before: JSON, ranges: Sequence[JSON]) -> JSON:
+        """A summary of ranges, oldest first, that come after those of which `before` is the summary (None: there are
+        none). None where the source makes no summary: then it is always given all ranges.
+        """
+        return None
 
     def stand_by(self, name: str, spark: SparkSession, folder: Path) -> bool:
         """Take the place in an app that another process runs, as far as that writes nothing; `attach` follows once
@@ -271,6 +291,20 @@ class Source(ABC):
             raise BadSourceOption("the schema has no columns", "declare at least one, e.g. 'id long'")
         self._changes = changes(declared, *self._options)
         self._schema = declared
+
+
+def summed(before: JSON, ranges: Sequence[JSON], **amounts: int) -> dict[str, JSON]:
+    """What a summary shows to users: amounts that add up."""
+    known = before or {}
+    amounts = {"epochs": len(ranges), **amounts}
+    return {name: known.get(name, 0) + amount for name, amount in amounts.items()}
+
+
+def last_range(consumed: Sequence[JSON], base: JSON) -> JSON:
+    """The last range that was taken; None if none was."""
+    if consumed:
+        return consumed[-1]
+    return None if base is None else base["last"]
 
 
 def quoted(name: str) -> str:

@@ -1,7 +1,8 @@
 """New files in a folder, each read exactly once.
 
 A range is `{"files": [[name, size, mtime_ns], ...]}`: names in the folder, so the folder itself may be moved. Before
-a frame is made, every file is compared with what was recorded; a file that changed or is gone is an error.
+a frame is made, every file is compared with what was recorded; a file that changed or is gone is an error. That a file
+was read is never forgotten: what a summary of old ranges names is in `taken`.
 
 Which rows are bad must not depend on the query. Spark's readers skip what a query does not use: they parse only the
 columns it needs, and drop rows that a pushed-down filter rejects before looking at the rest. So the frame of a JSON or
@@ -31,11 +32,12 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 from slipstream.clock import Clock, SystemClock
 from slipstream.durations import seconds
 from slipstream.errors import BadSourceOption, FileChanged, FileMissing, MissingColumn, UnreadableName, listed
-from slipstream.sources.base import JSON, Cut, Source, quoted, type_name
+from slipstream.sources.base import JSON, Cut, Source, quoted, summed, type_name
 from slipstream.sources.leaf import FilesTemplate
-from slipstream.sources.listing import Listing, Seen
+from slipstream.sources.listing import Listing
 from slipstream.sources.rejects import INPUT, OUTPUT, TextLayout, explain_batches
 from slipstream.sources.shape import shaped
+from slipstream.sources.taken import Seen, Taken
 
 FORMATS = ("csv", "json", "orc", "parquet", "text")
 PARSED = ("csv", "json")
@@ -95,17 +97,36 @@ class Files(Source):
     def can_reject(self) -> bool:
         return self.format in PARSED or super().can_reject
 
-    def attach(self, name: str, spark: SparkSession, folder: Path, consumed: Sequence[JSON]) -> None:
-        super().attach(name, spark, folder, consumed)
+    @property
+    def goes_by_zone(self) -> bool:
+        told = self._option("timeZone", "")
+        timed = re.search(r"\btimestamp\b", self.schema.simpleString())
+        return self.format in PARSED and not told and timed is not None
+
+    def attach(
+        self, name: str, spark: SparkSession, folder: Path, consumed: Sequence[JSON], base: JSON = None
+    ) -> None:
+        super().attach(name, spark, folder, consumed, base)
         if self.format == "text" and [field.dataType for field in self.schema] != [StringType()]:
             raise BadSourceOption(
                 f"format='text' with the schema {self.schema.simpleString()}", "declare one STRING column"
             )
         self._nothing = folder / "nothing"
         self._nothing.mkdir(parents=True, exist_ok=True)
+        self._folder = folder
+        self._listing.settle(None if base is None else Taken(name, folder, base["segments"]))
         for range_ in consumed:
             self._listing.consume(_files(range_))
         self._listing.watch()
+
+    def folded(self, before: JSON, ranges: Sequence[JSON]) -> JSON:
+        """The names of all files ever taken go into segments of the source's folder; see `taken`."""
+        files = [file for taken in ranges for file in _files(taken)]
+        known = Taken(self.name, self._folder, before["segments"] if before is not None else ())
+        more = known.with_more(files)
+        self._listing.settle(more, files)
+        amounts = summed(before, ranges, files=len(files), bytes=sum(file.size for file in files))
+        return {**amounts, "segments": more.described()}
 
     def stand_by(self, name: str, spark: SparkSession, folder: Path) -> bool:
         self.attach(name, spark, folder, ())

@@ -4,6 +4,7 @@ A look at the folder must be cheap when it holds 100,000 files that were read lo
 - When the folder's own modification time has not moved, no entry was added or removed, and it is not scanned. File
   systems keep that time in coarse steps, so it is trusted only once it is older than `RACY` at the time of a scan.
 - A scan compares names, and asks for the details of new ones only.
+- What was read long ago is not in memory (`taken`): only what of it is still in the folder, and what was read lately.
 
 A file is *ready* when nobody is writing it any more. Who renames (or links) a finished file into the folder leaves
 it with a change time later than its last write, and it is ready at once; so is one that the kernel says was moved
@@ -13,7 +14,8 @@ previous look. An empty file is never ready: its writer may just be slow.
 
 A file that was consumed must stay as it was. A replacement under the same name is noticed by its inode in the
 scan, at once; a write in place is noticed when the audit comes round, which looks at `AUDIT` consumed files each
-time. A consumed file may be removed.
+time. A consumed file may be removed. The first scan of a process compares every consumed file that it finds with what
+was recorded, however long ago that was.
 
 Files come in the order of their modification time, in milliseconds as Spark sees it, then of their name. Where the
 order means something (a later row of a key replaces an earlier one), no file overtakes an earlier one that is not
@@ -29,32 +31,15 @@ import stat
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from slipstream.clock import Clock
+from slipstream.sources.taken import Seen, Taken
 from slipstream.sources.watch import Watch
 
 RACY = 1.0
 AUDIT = 64
 UNFINISHED = (".tmp", ".temp", ".crc", ".inprogress", ".part", ".partial", ".crdownload", ".swp", "~")
-
-
-@dataclass(frozen=True)
-class Seen:
-    """A file as it was at one look."""
-
-    name: str
-    size: int
-    mtime_ns: int
-
-    @property
-    def place(self) -> tuple[int, str]:
-        """Where the file stands in the order of files."""
-        return self.mtime_ns // 1_000_000, self.name
-
-    def __str__(self) -> str:
-        return f"{self.size} bytes, written at {self.mtime_ns / 1e9:.3f}"
 
 
 def is_ready(details: os.stat_result, previous: Seen | None, now: float, settle: float) -> bool:
@@ -89,7 +74,10 @@ class Listing:
         self._clock = clock
         self._changed = changed
         self._in_order = in_order
+        self._taken: Taken | None = None
         self._consumed: dict[str, Seen] = {}
+        self._lately: set[str] = set()
+        """Of what was consumed, that which `taken` does not know."""
         self._inodes: dict[str, int] = {}
         self._audit: deque[str] = deque()
         self._waiting: dict[str, Seen | None] = {}
@@ -103,11 +91,18 @@ class Listing:
     def consume(self, files: Iterable[Seen]) -> None:
         """These files were taken; they are never offered again."""
         for file in files:
+            if file.name not in self._consumed:
+                self._audit.append(file.name)
             self._consumed[file.name] = file
-            self._audit.append(file.name)
+            self._lately.add(file.name)
             self._ready.pop(file.name, None)
             self._waiting.pop(file.name, None)
             self._moved.discard(file.name)
+
+    def settle(self, taken: Taken | None, files: Iterable[Seen] = ()) -> None:
+        """From now on, look what was taken long ago up here, these files among it."""
+        self._taken = taken
+        self._lately.difference_update(file.name for file in files)
 
     def watch(self) -> None:
         """From now on, notice what is moved in. A folder that is not there yet is watched when it is."""
@@ -130,8 +125,12 @@ class Listing:
             self._quiet_since = folder_time if settled else None
         self._examine()
         for _ in range(min(AUDIT, len(self._audit))):
-            self._audit.rotate(-1)
-            self._verify(self._audit[-1])
+            name = self._audit.popleft()
+            if self._verify(name) or name in self._lately:
+                self._audit.append(name)
+            else:
+                del self._consumed[name]
+                self._inodes.pop(name, None)
 
     def ready(self) -> Iterator[Seen]:
         """Complete files in order, each looked at once more: one that changed meanwhile has to wait again."""
@@ -170,6 +169,7 @@ class Listing:
 
     def _scan(self) -> None:
         consumed, inodes = self._consumed, self._inodes
+        unknown: dict[str, int] = {}
         with os.scandir(self.folder) as entries:
             for entry in entries:
                 name = entry.name
@@ -179,7 +179,16 @@ class Listing:
                     self._verify(name)
                     inodes[name] = entry.inode()
                 elif name not in self._ready and name not in self._waiting and self._wanted(name):
-                    self._waiting[name] = None
+                    unknown[name] = entry.inode()
+        known = self._taken.find(list(unknown)) if self._taken is not None and unknown else {}
+        for name, inode in unknown.items():
+            if name in known:
+                consumed[name] = known[name]
+                self._audit.append(name)
+                self._verify(name)
+                inodes[name] = inode
+            else:
+                self._waiting[name] = None
 
     def _wanted(self, name: str) -> bool:
         return not name.startswith((".", "_")) and not name.endswith(UNFINISHED) and bool(self._matches(name))
@@ -200,10 +209,12 @@ class Listing:
             else:
                 self._waiting[name] = _seen(name, details)
 
-    def _verify(self, name: str) -> None:
+    def _verify(self, name: str) -> bool:
+        """Whether a consumed file is still there; an error if it is another one."""
         details = self._stat(name)
         if details is not None and (now := _seen(name, details)) != self._consumed[name]:
             raise self._changed(self._consumed[name], now)
+        return details is not None
 
     def _stat(self, name: str) -> os.stat_result | None:
         """The file's details; None for what is gone or is no file."""

@@ -11,7 +11,8 @@ rows, its caller gets a `BadRow` instead, and nothing of that call is taken.
 Because rows can be retracted, a source without `key=` has the mode `diff`, even if no diff column is declared.
 
 The file is written under a temporary name and renamed, not flushed: it survives the end of the process, not that
-of the machine.
+of the machine. Files are in folders of `TOGETHER` each, by number, so that a start looks at those that it goes on from
+and not at all that was ever appended.
 """
 
 from __future__ import annotations
@@ -29,10 +30,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import BooleanType, LongType, StructField, StructType
 
 from slipstream.errors import BadRow, BadSourceOption, InputLost
-from slipstream.sources.base import JSON, Changes, Cut, Source
+from slipstream.sources.base import JSON, Changes, Cut, Source, last_range, summed
 from slipstream.sources.leaf import ArrowFrames, write_arrow_stream
 from slipstream.sources.rows import Rows, arrow_schema, table
 from slipstream.sources.shape import BEFORE_IMAGE, DELETES, UPSERTS
+
+TOGETHER = 4096
 
 
 class Memory(Source):
@@ -59,7 +62,8 @@ class Memory(Source):
         self._held: list[tuple[Any, int]] = []
         self._folder: Path | None = None
         self._rows: dict[int, int] = {}
-        """Rows of each append that has a file, cut or not."""
+        """Rows of each append that has a file, cut or not, in the folders that were looked at."""
+        self._looked: set[int] = set()
         self._cursor = 0
         self._next = 0
 
@@ -85,20 +89,27 @@ class Memory(Source):
             )
         self._take(rows, -1)
 
-    def attach(self, name: str, spark: SparkSession, folder: Path, consumed: Sequence[JSON]) -> None:
-        super().attach(name, spark, folder, consumed)
+    def attach(
+        self, name: str, spark: SparkSession, folder: Path, consumed: Sequence[JSON], base: JSON = None
+    ) -> None:
+        super().attach(name, spark, folder, consumed, base)
         self._frames = ArrowFrames(spark, self._stored_schema())
         folder.mkdir(parents=True, exist_ok=True)
         with self._lock:
             self._folder = folder
-            for path in folder.glob("*.arrow"):
-                number, rows = path.stem.split("-")
-                self._rows[int(number)] = int(rows)
-            self._cursor = max((range_["appends"][1] + 1 for range_ in consumed), default=0)
+            last = last_range(consumed, base)
+            self._cursor = 0 if last is None else last["appends"][1] + 1
+            for group in self._groups():
+                if group >= self._cursor // TOGETHER:
+                    self._look(group)
             self._next = max([self._cursor, *(number + 1 for number in self._rows)])
             held, self._held = self._held, []
             for rows, sign in held:
                 self._write(self._stored(rows, sign, self._next))
+
+    def folded(self, before: JSON, ranges: Sequence[JSON]) -> JSON:
+        appends = sum(last - first + 1 for first, last in (taken["appends"] for taken in ranges))
+        return {"last": ranges[-1], **summed(before, ranges, appends=appends)}
 
     def cut(self, budget: int | None) -> Cut | None:
         with self._lock:
@@ -134,9 +145,16 @@ class Memory(Source):
 
     def forget(self, upto: JSON) -> None:
         with self._lock:
-            for number in [number for number in self._rows if number <= upto["appends"][1]]:
+            last = upto["appends"][1]
+            for group in self._groups():
+                if group <= last // TOGETHER:
+                    self._look(group)
+            for number in [number for number in self._rows if number <= last]:
                 self._path(number).unlink()
                 del self._rows[number]
+            for group in self._groups():
+                if group < last // TOGETHER:
+                    self._group(group).rmdir()
 
     def _take(self, rows: Rows, sign: int) -> None:
         if not isinstance(
@@ -189,9 +207,12 @@ class Memory(Source):
 
     def _write(self, stored: pa.Table) -> None:
         name = f"{self._next:012d}-{len(stored)}.arrow"
+        group = self._next // TOGETHER
+        self._group(group).mkdir(exist_ok=True)
+        self._look(group)
         temporary = self._home() / f".{name}.tmp"
         write_arrow_stream(stored, temporary)
-        temporary.rename(self._home() / name)
+        temporary.rename(self._group(group) / name)
         self._rows[self._next] = len(stored)
         self._next += 1
 
@@ -199,14 +220,30 @@ class Memory(Source):
         assert self._folder is not None, "frames are asked for only after attach"
         return self._folder
 
+    def _group(self, group: int) -> Path:
+        return self._home() / f"{group:09d}"
+
+    def _groups(self) -> list[int]:
+        """The folders of appends that there are."""
+        return sorted(int(path.name) for path in self._home().iterdir() if path.name.isdigit())
+
+    def _look(self, group: int) -> None:
+        """See what appends a folder has, once."""
+        if group not in self._looked:
+            self._looked.add(group)
+            for path in self._group(group).glob("*.arrow"):
+                number, rows = path.stem.split("-")
+                self._rows[int(number)] = int(rows)
+
     def _path(self, number: int) -> Path:
+        self._look(number // TOGETHER)
         if number not in self._rows:
             raise InputLost(
                 self.name,
                 f"append number {number} is recorded as input of an epoch, but its file in {self._home()} is gone",
                 "put the file back from a copy of the store",
             )
-        return self._home() / f"{number:012d}-{self._rows[number]}.arrow"
+        return self._group(number // TOGETHER) / f"{number:012d}-{self._rows[number]}.arrow"
 
 
 def memory(

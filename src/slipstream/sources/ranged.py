@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from slipstream.errors import BadSourceOption, MissingColumn
-from slipstream.sources.base import JSON, Cut, Source, quoted
+from slipstream.sources.base import JSON, Cut, Source, last_range, quoted, summed
 from slipstream.sources.shape import shaped
 
 Latest = Callable[[SparkSession, JSON], JSON]
@@ -57,10 +57,16 @@ class Ranged(Source):
             for i, kind in enumerate(kinds)
         )
 
-    def attach(self, name: str, spark: SparkSession, folder: Path, consumed: Sequence[JSON]) -> None:
-        super().attach(name, spark, folder, consumed)
-        if consumed:
-            self._cursor = consumed[-1]["end"]
+    def attach(
+        self, name: str, spark: SparkSession, folder: Path, consumed: Sequence[JSON], base: JSON = None
+    ) -> None:
+        super().attach(name, spark, folder, consumed, base)
+        last = last_range(consumed, base)
+        if last is not None:
+            self._cursor = last["end"]
+
+    def folded(self, before: JSON, ranges: Sequence[JSON]) -> JSON:
+        return {"last": ranges[-1], **summed(before, ranges)}
 
     def cut(self, budget: int | None) -> Cut | None:
         end = self._latest(self.spark, self._cursor)

@@ -15,7 +15,7 @@ from pyspark.sql.types import LongType, StructField, StructType, TimestampType
 
 from slipstream.clock import Clock, SystemClock
 from slipstream.errors import BadSourceOption
-from slipstream.sources.base import JSON, Cut, Source
+from slipstream.sources.base import JSON, Cut, Source, last_range, summed
 from slipstream.sources.leaf import RangeTemplate
 from slipstream.sources.shape import shaped
 
@@ -76,13 +76,20 @@ class Rate(Source):
     def exhausted(self) -> bool:
         return self._limit is not None and self._cursor >= self._limit
 
-    def attach(self, name: str, spark: SparkSession, folder: Path, consumed: Sequence[JSON]) -> None:
-        super().attach(name, spark, folder, consumed)
-        self._cursor = consumed[-1]["end"] if consumed else 0
-        if consumed:
-            self._first = consumed[-1]["from"]
+    def attach(
+        self, name: str, spark: SparkSession, folder: Path, consumed: Sequence[JSON], base: JSON = None
+    ) -> None:
+        super().attach(name, spark, folder, consumed, base)
+        last = last_range(consumed, base)
+        self._cursor = 0 if last is None else last["end"]
+        if last is not None:
+            self._first = last["from"]
         elif self._first is None:
             self._first = round(self._clock.now() * 1e6)
+
+    def folded(self, before: JSON, ranges: Sequence[JSON]) -> JSON:
+        rows = sum(taken["end"] - taken["start"] for taken in ranges)
+        return {"last": ranges[-1], **summed(before, ranges, rows=rows)}
 
     def cut(self, budget: int | None) -> Cut | None:
         rows = min(n for n in (self.backlog(), budget, self._rows_per_epoch) if n is not None)

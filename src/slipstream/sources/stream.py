@@ -33,7 +33,7 @@ from pyspark.sql.types import LongType, StructField, StructType
 from pyspark.sql.worker.plan_data_source_read import records_to_arrow_batches
 
 from slipstream.errors import BadSourceOption
-from slipstream.sources.base import JSON, Cut, Source
+from slipstream.sources.base import JSON, Cut, Source, last_range, summed
 from slipstream.sources.leaf import ArrowFrames, write_arrow_stream
 from slipstream.sources.rows import arrow_schema
 from slipstream.sources.shape import shaped
@@ -71,12 +71,18 @@ class Stream(Source):
         self._find(spark)
         return super().stand_by(name, spark, folder)
 
-    def attach(self, name: str, spark: SparkSession, folder: Path, consumed: Sequence[JSON]) -> None:
+    def attach(
+        self, name: str, spark: SparkSession, folder: Path, consumed: Sequence[JSON], base: JSON = None
+    ) -> None:
         found = self._find(spark)
-        super().attach(name, spark, folder, consumed)
+        super().attach(name, spark, folder, consumed, base)
         self._folder = folder
         self._reader = _reader(found, self.schema)
-        self._cursor = consumed[-1]["end"] if consumed else self._attached().initialOffset()
+        last = last_range(consumed, base)
+        self._cursor = self._attached().initialOffset() if last is None else last["end"]
+
+    def folded(self, before: JSON, ranges: Sequence[JSON]) -> JSON:
+        return {"last": ranges[-1], **summed(before, ranges)}
 
     def _find(self, spark: SparkSession) -> DataSource:
         """The data source that was given or named, which may be what knows the schema."""

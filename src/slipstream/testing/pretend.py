@@ -16,12 +16,25 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from slipstream.clock import Clock, SystemClock
 from slipstream.dataflow.contents import recorded
 from slipstream.durability.agent import Charge, Word
-from slipstream.durability.follower import Origin
-from slipstream.durability.lineage import Computed, Cut, LineageWriter, read_history
-from slipstream.durability.store import Claim, Store
-from slipstream.trace import TraceReader, TraceWriter, shard_span
+from slipstream.durability.agent.parts import Part
+from slipstream.durability.agent.process import assemble, board_of
+from slipstream.durability.ahead import Ahead
+from slipstream.durability.board import Board
+from slipstream.durability.follower import Follower
+from slipstream.durability.healing import Heal
+from slipstream.durability.joining import Opener, Origin
+from slipstream.durability.replica import Replica
+from slipstream.durability.start import Started, start
+from slipstream.durability.work import LocalWork
+from slipstream.settings import Durability
+from slipstream.store.catalog import Catalog, SourceEntry, ViewEntry
+from slipstream.store.layers import combined
+from slipstream.store.lineage import Computed, Cut, LineageWriter, read_lineage
+from slipstream.store.store import Claim, Identity, Store, claim_store
+from slipstream.trace import LayerName, TraceReader, TraceWriter, shard_span
 
 BAG, KEYED = "traces/events/1-view", "traces/totals/1-accumulate"
 SHARDS = 2
@@ -47,32 +60,54 @@ class Pretend:
     histories: tuple[str, ...] = (BAG,)
     epoch: int = 0
     window: int | None = None  # rows of the bag that are older than so many epochs are taken away again
+    started: Started | None = None  # None: whatever the store says of itself is taken for true
+    identity: Identity = field(init=False)
     lineage: LineageWriter = field(init=False)
+    after: int = field(init=False)
+    pending: int = 0  # the last epoch that is cut already
 
     def __post_init__(self) -> None:
-        root = self.claim.store.root
-        past = read_history(root)
-        self.epoch = past.frontier
-        self.claim.begin(self.epoch)
-        self.claim.store.discard_after(self.epoch)
-        self.lineage = LineageWriter(root, self.claim.incarnation)
+        store = self.claim.store
+        if self.started is None:
+            self.identity = store.identity() or Identity.new("pretend")
+            store.write_identity(self.identity)
+            past = read_lineage(store.disk)
+            self.epoch = self.after = past.history.frontier
+            self.lineage = self.claim.begin(self.identity, past, self.epoch, self.epoch)
+        else:
+            self.identity, self.lineage = self.started.identity, self.started.writer
+            history = self.started.lineage.history
+            self.epoch = self.after = history.frontier
+            self.pending = max((cut.epoch for cut in history.pending), default=0)
         schema = pa.schema([("v0", pa.int64()), ("v1", pa.string())])
         stored = pa.schema([("h", pa.int64()), ("r", pa.int64()), *schema, ("diff", pa.int64())])
-        views = {
-            "events": {
-                "schema": {"type": "struct", "fields": []},
-                "fingerprint": "events",
-                "order": [],
-                "contents": recorded(BAG, schema, stored).describe(),
-                "traces": [BAG, KEYED],
-            }
-        }
-        self.claim.store.write_catalog({"sources": {"t": {"kind": "Memory", "schema": {}}}, "views": views})
+        view = ViewEntry(
+            schema={"type": "struct", "fields": []},
+            fingerprint="events",
+            contents=recorded(BAG, schema, stored).describe(),
+            traces=(BAG, KEYED),
+        )
+        self.claim.write_catalog(Catalog({"t": SourceEntry("Memory", {})}, {"events": view}))
 
     @staticmethod
     def on(path: Path) -> Pretend:
         """An engine that claims a store and goes on from where it is."""
-        return Pretend(Store.claim(path, "pretend"))
+        return Pretend(claim_store(Store.at(path), "pretend"))
+
+    @staticmethod
+    def start(path: Path, *replicas: str, accept_loss: bool = False, safe_on: int = 1) -> Pretend:
+        """An engine that starts as an app does, and recovers what must be."""
+        claim = claim_store(Store.at(path), "pretend")
+        try:
+            started = start(claim, "pretend", Durability(replicas, safe_on), accept_loss=accept_loss)
+        except BaseException:
+            claim.release()
+            raise
+        return Pretend(started.claim, started=started)
+
+    @property
+    def store(self) -> Store:
+        return self.claim.store
 
     @property
     def root(self) -> Path:
@@ -82,35 +117,115 @@ class Pretend:
         """Compute some epochs; what the agent is to be told of the last."""
         for _ in range(epochs):
             epoch = self.epoch + 1
-            self.lineage.cut(Cut(epoch, float(epoch), {"t": {"appends": [epoch, epoch]}}))
-            self.write(epoch)
-            self.lineage.computed(Computed(epoch, float(epoch), 0.1, KEYS))
+            if epoch > self.pending:
+                self.cut(epoch)
+            layers = self.write(epoch)
+            self.lineage.append(
+                Computed(epoch=epoch, clock=float(epoch), seconds=0.1, rows=KEYS, layers=layers)
+            )
             self.epoch = epoch
         return Word(self.epoch, self.keep_from, self.histories)
 
-    def write(self, epoch: int) -> None:
+    def cut(self, epoch: int) -> None:
+        self.lineage.append(Cut(epoch, float(epoch), {"t": {"appends": [epoch, epoch]}}))
+
+    def write(self, epoch: int) -> dict[str, str]:
+        """Write the layers of an epoch; by trace, what they add up to."""
+        made: dict[str, str] = {}
         for trace, table in (
             (BAG, bag_rows(epoch, self.window)),
             (KEYED, keyed_rows(epoch)),
         ):
             writer = TraceWriter(self.root / trace, self.claim.incarnation)
+            digests = []
             for shard in range(SHARDS):
                 span = shard_span(shard, SHARDS)
                 start, stop = span.bounds(table.column("h").to_numpy())
                 writer.write(epoch, span, table.slice(start, stop - start))
-
-    def origin(self) -> Origin:
-        """Who replicates, for a follower in this process."""
-        return Origin(self.root, self.claim.store.name, self.claim.incarnation, self.epoch, "c0de")
+                name = LayerName(self.claim.incarnation, epoch, epoch, span.start, span.stop)
+                digests.append(self.store.layers.digest(trace, name))
+            made[trace] = combined(digests)
+        return made
 
     def charge(self, *replicas: str) -> Charge:
         """What an agent process is started with."""
-        store = self.claim.store
-        return Charge(str(store.root), store.name, self.claim.incarnation, self.epoch, replicas)
+        return Charge(
+            root=str(self.root),
+            app=self.identity.app,
+            id=self.identity.id,
+            incarnation=self.claim.incarnation,
+            after=self.after,
+            replicas=replicas,
+            token="c0de",
+        )
+
+    def origin(self) -> Origin:
+        """Who replicates, for parts of an agent in this process."""
+        return Origin(self.store, self.identity, self.claim.incarnation, self.after, "c0de")
+
+    def agent(
+        self,
+        *replicas: str,
+        clock: Clock | None = None,
+        objects: Opener = Replica,
+        heal: Heal = lambda trace, name: False,
+    ) -> Hands:
+        """An agent whose steps are taken by hand, in this process."""
+        charge, ticking = self.charge(*replicas), clock or SystemClock()
+        board = board_of(charge, self.store, ticking)
+        parts = assemble(
+            charge,
+            self.store,
+            board,
+            clock=ticking,
+            work=LocalWork(self.store),
+            heal=heal,
+            objects=objects,
+            cpu=lambda: 0.0,
+        )
+        return Hands(board, {part.name: part for part in parts})
 
     def close(self) -> None:
-        self.lineage.close()
         self.claim.release()
+
+
+@dataclass(frozen=True)
+class Hands:
+    """An agent's parts, taken by hand."""
+
+    board: Board
+    parts: dict[str, Part]
+
+    def hear(self, word: Word) -> None:
+        """Tell of an epoch, and add it up."""
+        self.board.hear(word)
+        self.parts["sums"].step()
+
+    def persist(self) -> None:
+        self.parts["persister"].step()
+
+    def upkeep(self) -> None:
+        self.parts["upkeep"].step()
+
+    def lineage(self) -> None:
+        """Send lineage ahead, to every replica."""
+        for part in self.parts.values():
+            if isinstance(part, Ahead):
+                part.step()
+
+    def follow(self) -> None:
+        """Send to every replica, until there is nothing more to do."""
+        for part in self.parts.values():
+            if isinstance(part, Follower):
+                while part.step() == 0.0:
+                    pass
+
+    def all(self, word: Word) -> None:
+        """A round of everything."""
+        self.hear(word)
+        self.upkeep()
+        self.follow()
+        self.persist()
 
 
 def hashes(keys: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -18,10 +18,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from slipstream.app import App
-from slipstream.durability.store import Store
 from slipstream.observe import read_view
 from slipstream.sources import memory
 from slipstream.sources.memory import Memory
+from slipstream.store.store import Store
 from slipstream.testing.oracle import applied, assert_equal_rows, assert_same_columns, recompute, rows_of
 from slipstream.trace import upkeep
 
@@ -98,7 +98,7 @@ class Script:
         """Merge in this process what the agent has not merged yet; whichever of the two is first."""
         for trace in Store.existing(self.app.store).traces():
             with suppress(FileNotFoundError):
-                upkeep(trace, self.app.epoch, 0)
+                upkeep(self.app.store / trace, self.app.epoch, 0, still_ours=lambda: True)
 
     def check(
         self, views: Iterable[str] | None = None, *, relative: float | None = None, absolute: float = 0.0

@@ -1,13 +1,31 @@
 """Traces: collections of updates kept as immutable, sorted, memory-mapped layers."""
 
-from slipstream.trace.away import bring, is_away, leave_note
+from slipstream.trace.away import bring, is_away, leave_note, register_bringer
 from slipstream.trace.cover import Piece, cover, history_reach, tile
-from slipstream.trace.layer import Layer, epoch_layers, list_all, list_layers, open_layer, write_layer
+from slipstream.trace.layer import (
+    Layer,
+    check_layer,
+    epoch_layers,
+    layer_digest,
+    list_all,
+    list_layers,
+    open_layer,
+)
 from slipstream.trace.merge import as_flat, carry_out, layer_stats, merge_flat, pack_log, upkeep
-from slipstream.trace.naming import PLACES, Fence, LayerName, Span, hashes_within, places, shard_span
+from slipstream.trace.naming import (
+    PLACES,
+    Fence,
+    LayerName,
+    Span,
+    checked_trace,
+    hashes_within,
+    places,
+    shard_span,
+)
 from slipstream.trace.policy import LayerStat, Merge, Pack, Remove, Upkeep, plan_upkeep
 from slipstream.trace.reader import TraceReader, TraceStats
 from slipstream.trace.rows import Groups, collapse_keyed, consolidate, equal, group_rows, layer_schema
+from slipstream.trace.sealing import write_layer
 from slipstream.trace.validate import problem_of, validate
 from slipstream.trace.writer import TraceWriter
 
@@ -30,6 +48,8 @@ __all__ = [
     "as_flat",
     "bring",
     "carry_out",
+    "check_layer",
+    "checked_trace",
     "collapse_keyed",
     "consolidate",
     "cover",
@@ -39,6 +59,7 @@ __all__ = [
     "hashes_within",
     "history_reach",
     "is_away",
+    "layer_digest",
     "layer_schema",
     "layer_stats",
     "leave_note",
@@ -50,6 +71,7 @@ __all__ = [
     "places",
     "plan_upkeep",
     "problem_of",
+    "register_bringer",
     "shard_span",
     "tile",
     "upkeep",

@@ -72,17 +72,18 @@ def _fronts(
     batches: list[pa.RecordBatch] = []
     asked = h[waiting]
     for piece in pieces:
-        for part in piece.parts:
-            start = np.searchsorted(part.h, asked)
-            stop = np.searchsorted(part.h, asked, side="right")
+        for part, least, beyond in piece.touched(asked):
+            start = np.searchsorted(part.h, asked[least:beyond])
+            stop = np.searchsorted(part.h, asked[least:beyond], side="right")
             more = stop - start > size
             if more.any():
                 unseen = part.integers("r")[start[more] + size]
-                bound[more] = np.minimum(bound[more], unseen)
+                far = least + np.flatnonzero(more)
+                bound[far] = np.minimum(bound[far], unseen)
             counts = np.minimum(stop - start, size)
             rows = np.repeat(start - (np.cumsum(counts) - counts), counts) + np.arange(int(counts.sum()))
             if len(rows):
-                probes = np.repeat(waiting, counts)
+                probes = np.repeat(waiting[least:beyond], counts)
                 same = _belongs(piece, part, rows, probes, keys)
                 indexes.append(probes[same])
                 batches.append(part.batch.take(pa.array(rows[same])))

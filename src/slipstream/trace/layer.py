@@ -1,14 +1,14 @@
-"""One layer: an immutable Arrow IPC file, written once under its name and memory-mapped by whoever reads
-it.
+"""One layer: an immutable file of Arrow record batches with a seal at its end, written once under its name and
+memory-mapped by whoever reads it. `sealing` writes it.
 
-A layer is one or more *parts* (record batches), each sorted by `h`, one after the other in `h`, and no run
-of equal `h` reaches over two parts. So a lookup finds the parts that its hashes fall into by their first
-and last `h`, and then works on plain NumPy views of the map: opening a layer reads its footer, and looking
-something up touches the pages it needs.
+A layer is any number of *parts* (record batches), each sorted by `h`, one after the other in `h`, and no run
+of equal `h` reaches over two parts. The seal (`seal`) says where each part is, which hashes it holds and the digest of
+its bytes. Opening a layer checks the seal and the schema; a part is checked when its rows are first used, and then
+no more for as long as the layer is open. A lookup chooses parts by what the seal says of their hashes and works on
+NumPy views of the map, so parts that cannot hold what is asked for are neither read nor checked.
 
-Writing takes a temporary name in the same directory and renames. There is no flush to disk: durability is
-the replicas' matter. Names say everything and bytes are a function of the rows, so it does not matter which
-of two attempts wins the rename.
+Whatever is wrong with a file is a `DamagedLayer`; a file that is not there is a FileNotFoundError. Running out of file
+handles or memory is neither, and passes as it is: it says nothing about the file.
 
 Open layers are kept for the life of the process, because Python workers are reused from epoch to epoch. A
 map holds no file descriptor. An entry counts only while the file it came from still stands under its name:
@@ -18,41 +18,65 @@ opened (`away`).
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
-import uuid
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property, partial
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 
-from slipstream.crashing import crash_point, crash_points
-from slipstream.errors import BadLayer
-from slipstream.trace.away import bring, is_away
-from slipstream.trace.naming import Fence, Ints, LayerName, Span
+from slipstream.errors import DamagedLayer
+from slipstream.trace.away import bring, is_away, problem_of_note
+from slipstream.trace.naming import Fence, Ints, LayerName, Span, place_of, trace_of
+from slipstream.trace.seal import (
+    MAGIC_BYTES,
+    TAIL,
+    BrokenSeal,
+    SealedPart,
+    body_length,
+    check_identity,
+    checked_body,
+    digest_of,
+    read_seal,
+)
 
 OPEN_LAYERS = 2048
 
-crash_points(
-    layer__before_rename="a layer is written under a temporary name",
-    layer__after_rename="a layer stands under its name",
-)
-
-Accept = Callable[[LayerName], bool]
+_USUAL_END = 2048  # bytes at the end of a file that hold the seal of most layers
+_NO_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """A record batch and its sorted hashes, as views of the map. Never empty."""
+    """Some rows of a layer, sorted by hash, never none: how many, their first and last hash, and how to get at them.
 
-    batch: pa.RecordBatch
-    h: Ints
+    The rows are views of the map. They are loaded, and checked, when `batch` or `h` is first used.
+    """
+
+    rows: int
+    first: int
+    last: int
+    load: Callable[[], pa.RecordBatch]
+
+    @cached_property
+    def batch(self) -> pa.RecordBatch:
+        return self.load()
+
+    @cached_property
+    def h(self) -> Ints:
+        hashes: Ints = self.batch.column("h").to_numpy()
+        return hashes
 
     def slice(self, start: int, stop: int) -> Part:
-        return Part(self.batch.slice(start, stop - start), self.h[start:stop])
+        """The rows from `start` up to `stop`, of which there must be some."""
+        rows = stop - start
+        batch = self.batch.slice(start, rows)
+        return Part(rows, int(self.h[start]), int(self.h[stop - 1]), lambda: batch)
 
     def integers(self, name: str) -> Ints:
         result: Ints = self.batch.column(name).to_numpy()
@@ -61,37 +85,51 @@ class Part:
 
 @dataclass(frozen=True, eq=False)
 class Layer:
-    """An open layer."""
+    """An open layer. bytes: the size of its file. digest: that of its seal, which stands for all of its bytes."""
 
     name: LayerName
     schema: pa.Schema
     parts: tuple[Part, ...]
     bytes: int
+    digest: str
 
-    @property
+    @cached_property
     def rows(self) -> int:
-        return sum(len(part.h) for part in self.parts)
+        return sum(part.rows for part in self.parts)
 
-    def within(self, span: Span) -> list[Part]:
-        """The parts of this layer that fall into `span`, cut to it, without copying."""
+    def within(self, span: Span) -> tuple[Part, ...]:
+        """The parts of this layer that fall into `span`, cut to it, without copying. Only those that lie across its
+        borders are read.
+        """
         if span.contains(self.name.span):
-            return list(self.parts)
-        cut = []
-        for part in self.parts:
-            start, stop = span.bounds(part.h)
-            if start < stop:
-                cut.append(part.slice(start, stop))
-        return cut
+            return self.parts
+        least, beyond = span.bounds(self._lasts)[0], span.bounds(self._firsts)[1]
+        return tuple(cut for part in self.parts[least:beyond] if (cut := _cut(part, span)) is not None)
+
+    @cached_property
+    def _firsts(self) -> Ints:
+        return np.array([part.first for part in self.parts], dtype=np.int64)
+
+    @cached_property
+    def _lasts(self) -> Ints:
+        return np.array([part.last for part in self.parts], dtype=np.int64)
 
 
-def list_layers(directory: Path, accept: Accept | None = None) -> list[LayerName]:
+def _cut(part: Part, span: Span) -> Part | None:
+    if span.start <= place_of(part.first) and place_of(part.last) < span.stop:
+        return part
+    start, stop = span.bounds(part.h)
+    return part.slice(start, stop) if start < stop else None
+
+
+def list_layers(directory: Path) -> list[LayerName]:
     """The names of the layers in a directory. What is not a layer, or is behind a fence, is passed over; no
     directory means no layers.
     """
     names, fences = list_all(directory)
     if fences:
         names = [name for name in names if not any(fence.bars(name) for fence in fences)]
-    return sorted(name for name in names if accept is None or accept(name))
+    return sorted(names)
 
 
 def list_all(directory: Path) -> tuple[list[LayerName], list[Fence]]:
@@ -111,33 +149,6 @@ def list_all(directory: Path) -> tuple[list[LayerName], list[Fence]]:
     return names, fences
 
 
-def write_layer(
-    directory: Path, name: LayerName, schema: pa.Schema, batches: Iterable[pa.RecordBatch]
-) -> int:
-    """Write a layer under its name and return its size in bytes. Empty batches are left out."""
-    temporary = directory / f".{name.filename}.{uuid.uuid4().hex}.tmp"
-    try:
-        with pa.OSFile(os.fspath(temporary), "wb") as sink:
-            with pa.ipc.new_file(sink, schema) as writer:
-                for batch in batches:
-                    if batch.num_rows:
-                        writer.write_batch(batch)
-            size = sink.tell()
-        crash_point("layer.before_rename")
-        temporary.replace(directory / name.filename)
-        crash_point("layer.after_rename")
-    except BaseException:
-        with suppress(FileNotFoundError):
-            temporary.unlink()
-        raise
-    return int(size)
-
-
-def table_batches(table: pa.Table) -> Iterator[pa.RecordBatch]:
-    """A table as one record batch, if Arrow can hold it in one."""
-    yield from table.combine_chunks().to_batches()
-
-
 def open_layer(directory: Path, name: LayerName) -> Layer:
     """A layer by its name, from the process's cache if it is open. Raises FileNotFoundError if it is gone."""
     return _OPEN.get(directory / name.filename, name)
@@ -146,6 +157,49 @@ def open_layer(directory: Path, name: LayerName) -> Layer:
 def epoch_layers(directory: Path, epoch: int) -> list[Layer]:
     """The layers that one epoch wrote to a trace. Raises FileNotFoundError if one is merged away meanwhile."""
     return [open_layer(directory, name) for name in list_layers(directory) if name.lo == name.hi == epoch]
+
+
+def layer_digest(directory: Path, name: LayerName) -> str:
+    """The digest of a layer, from the end of its file alone. Raises FileNotFoundError if it is gone."""
+    try:
+        body = _body(f"{directory}/{name.filename}")
+        check_identity(body, name.filename, trace_of(directory))
+    except FileNotFoundError:
+        raise
+    except (OSError, ValueError) as error:
+        raise _damaged(directory, name, error) from error
+    return digest_of(body)
+
+
+def _body(path: str) -> bytes:
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        size = os.lseek(handle, 0, os.SEEK_END)
+        end = os.pread(handle, _USUAL_END, max(size - _USUAL_END, 0))
+        needed = body_length(end[-TAIL.size :], size) + TAIL.size
+        if needed > len(end):
+            end = os.pread(handle, needed, size - needed)
+        return checked_body(end, size)
+    finally:
+        os.close(handle)
+
+
+def check_layer(directory: Path, name: LayerName, *, deep: bool) -> str | None:
+    """What is wrong with a layer's file, or None. Shallow: its seal, name and size, and what is in no part. Deep: every
+    byte. A sound note in place of a layer has nothing wrong with it; nothing is brought.
+
+    The file is looked at anew, whatever this process has checked before. Raises FileNotFoundError if it is gone.
+    """
+    path = directory / name.filename
+    try:
+        if is_away(path):
+            return problem_of_note(path)
+        layer = _map(path, name)
+        for part in layer.parts if deep else ():
+            part.load()
+    except DamagedLayer as damage:
+        return damage.problem
+    return None
 
 
 @dataclass
@@ -165,8 +219,8 @@ class _Cache:
                 self.entries.move_to_end(path)
                 return known[1]
         try:
-            layer = _map(path, name, status.st_size)
-        except BadLayer:
+            layer = _map(path, name)
+        except DamagedLayer:
             if not is_away(path):
                 raise
             bring(path)
@@ -179,16 +233,51 @@ class _Cache:
         return layer
 
 
-def _map(path: Path, name: LayerName, size: int) -> Layer:
+def _map(path: Path, name: LayerName) -> Layer:
+    """A layer of which all but the parts is checked."""
+    directory = path.parent
     try:
         with pa.memory_map(os.fspath(path)) as source:
-            reader = pa.ipc.open_file(source)
-            batches = [reader.get_batch(i) for i in range(reader.num_record_batches)]
-            schema = reader.schema
-    except (pa.ArrowInvalid, ValueError) as damage:
-        raise BadLayer(path.name, f"it cannot be read ({damage})", "Restore it from a replica.") from damage
-    parts = tuple(Part(batch, batch.column("h").to_numpy()) for batch in batches if batch.num_rows)
-    return Layer(name, schema, parts, size)
+            file = source.read_buffer()
+        seal, digest = read_seal(memoryview(file), name.filename, trace_of(directory))
+        head = seal.parts[0].offset if seal.parts else seal.length
+        schema = pa.ipc.read_schema(file.slice(MAGIC_BYTES, head - MAGIC_BYTES))
+        for column in ("h", "epoch", "diff"):
+            if schema.field(column).type != pa.int64():
+                raise BrokenSeal(f"its column {column} is not one of whole numbers")
+    except FileNotFoundError:
+        raise
+    except (OSError, pa.ArrowException, ValueError, KeyError) as error:
+        raise _damaged(directory, name, error) from error
+    parts = tuple(
+        Part(part.rows, part.first, part.last, partial(_load, directory, name, schema, file, part))
+        for part in seal.parts
+    )
+    return Layer(name=name, schema=schema, parts=parts, bytes=file.size, digest=digest)
+
+
+def _load(
+    directory: Path, name: LayerName, schema: pa.Schema, file: pa.Buffer, part: SealedPart
+) -> pa.RecordBatch:
+    """The rows of a part, after its bytes are checked."""
+    message = file.slice(part.offset, part.length)
+    try:
+        part.check(message)
+        batch = pa.ipc.read_record_batch(message, schema)
+        h = batch.column("h")
+        if (batch.num_rows, h[0].as_py(), h[-1].as_py()) != (part.rows, part.first, part.last):
+            raise BrokenSeal("its seal does not tell of its rows")
+    except (OSError, pa.ArrowException, ValueError, LookupError) as error:
+        raise _damaged(directory, name, error) from error
+    return batch
+
+
+def _damaged(directory: Path, name: LayerName, error: Exception) -> DamagedLayer:
+    """An error in reading a layer, as damage to it, if that is what it tells of."""
+    if isinstance(error, OSError) and error.errno in _NO_RESOURCES:
+        raise error
+    problem = str(error) if isinstance(error, BrokenSeal) else f"it cannot be read ({error})"
+    return DamagedLayer("/".join(directory.parts[-3:]), name, problem)
 
 
 _OPEN = _Cache(OPEN_LAYERS)

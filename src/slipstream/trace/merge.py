@@ -7,7 +7,13 @@ for itself.
 A bag's part in its epoch checksums is the same before and after a merge: that is checked, row group by row group.
 
 A merge only adds a file that offers a shorter cover. Removing is a step of its own, decided only once the
-merged layer is there, so a crash between the two costs disk space and nothing else.
+merged layer is there, so a crash between the two costs disk space and nothing else. Whatever stands in for a layer is
+flushed to disk before that layer goes, so a power cut finds the one or the other.
+
+Inputs check themselves as they are read (`layer`), so damage does not spread: a round that meets a damaged layer ends
+before anything is removed.
+
+Whoever was succeeded has no business here any more. It may have slept between any two steps, so each step asks first.
 """
 
 from __future__ import annotations
@@ -23,20 +29,25 @@ from slipstream.crashing import crash_point, crash_points
 from slipstream.errors import BadLayer
 from slipstream.trace import rows as _rows
 from slipstream.trace.cover import Piece, tile
-from slipstream.trace.layer import Accept, list_layers, open_layer, table_batches, write_layer
+from slipstream.trace.flush import flush, flush_folder
+from slipstream.trace.layer import list_layers, open_layer
 from slipstream.trace.naming import LayerName
+from slipstream.trace.placing import clear_abandoned
 from slipstream.trace.policy import LayerStat, Merge, Pack, Remove, Upkeep, plan_upkeep
 from slipstream.trace.scan import OpenPiece, chunk_rows, chunks, gather
+from slipstream.trace.sealing import joined_tables, table_batches, write_layer
 
 crash_points(
     upkeep__before_merge="layers are due to be merged or packed, and nothing is done",
     upkeep__after_merge="a merged layer is there beside those that it replaces",
-    upkeep__before_remove="a layer is due to be removed and is still there",
+    upkeep__before_remove="a layer is due to be removed and is still there; what stands in for it is on disk",
     upkeep__after_remove="a layer is removed, and others like it are not yet",
 )
 
 
-def merge_flat(directory: Path, inputs: Sequence[LayerName], output: LayerName) -> int:
+def merge_flat(
+    directory: Path, inputs: Sequence[LayerName], output: LayerName, *, flushed: bool = True
+) -> int:
     """Collapse the epochs of `output` into one flat layer; returns its size in bytes.
 
     A merge from epoch 1 on drops what is not there any more. Any other must keep tombstones, because they
@@ -48,32 +59,32 @@ def merge_flat(directory: Path, inputs: Sequence[LayerName], output: LayerName) 
             return _rows.consolidate(table)
         return _rows.collapse_keyed(table, keep_tombstones=output.lo > 1)
 
-    return _merge(directory, inputs, output, collapse, whole=True)
+    return _merge(directory, inputs, output, collapse, whole=True, flushed=flushed)
 
 
 def as_flat(directory: Path, name: LayerName, to: Path, hi: int) -> int:
-    """Write what a layer of epoch 1 holds as everything up to epoch `hi`, in another trace; its size in bytes."""
+    """Write what a layer of epoch 1 holds as everything up to epoch `hi`, in another trace and flushed; its bytes."""
     layer = open_layer(directory, name)
     table = pa.Table.from_batches([part.batch for part in layer.parts], layer.schema).combine_chunks()
     bag = _rows.is_bag(layer.schema)
     table = _rows.consolidate(table) if bag else _rows.collapse_keyed(table, keep_tombstones=False)
     to.mkdir(parents=True, exist_ok=True)
     output = replace(name, lo=1, hi=hi, kind="log" if hi == 1 else "flat")
-    return write_layer(to, output, layer.schema, table_batches(table))
+    return write_layer(to, output, layer.schema, table_batches(table), flushed=True)
 
 
-def pack_log(directory: Path, inputs: Sequence[LayerName], output: LayerName) -> int:
+def pack_log(directory: Path, inputs: Sequence[LayerName], output: LayerName, *, flushed: bool = True) -> int:
     """Put the logs of several epochs into one file, every update kept; returns its size in bytes."""
-    return _merge(directory, inputs, output, _rows.ordered_log, whole=False)
+    return _merge(directory, inputs, output, _rows.ordered_log, whole=False, flushed=flushed)
 
 
-def carry_out(directory: Path, step: Upkeep) -> None:
-    """Do one step of upkeep. Doing it twice does no harm."""
+def carry_out(directory: Path, step: Upkeep, *, flushed: bool = True) -> None:
+    """Do one step of upkeep. Doing it twice does no harm. What is made is flushed, unless it is for the moment only."""
     match step:
         case Merge():
-            merge_flat(directory, step.inputs, step.output)
+            merge_flat(directory, step.inputs, step.output, flushed=flushed)
         case Pack():
-            pack_log(directory, step.inputs, step.output)
+            pack_log(directory, step.inputs, step.output, flushed=flushed)
         case Remove():
             with suppress(FileNotFoundError):
                 (directory / step.name.filename).unlink()
@@ -84,47 +95,69 @@ def upkeep(
     computed: int,
     keep_from: int | None,
     *,
+    still_ours: Callable[[], bool],
     barriers: Iterable[int] = (),
-    check: Callable[[LayerName], None] | None = None,
-    accept: Accept | None = None,
 ) -> list[Upkeep]:
     """Merge and pack what is due, then remove what that made superfluous; returns what was done.
 
-    `check` is called with each layer that is about to be merged, and raises if it is damaged: damage must not
-    spread.
+    `still_ours` is asked immediately before every step. When it says no, nothing more is touched, and what was done up
+    to then is returned. A damaged layer is a `DamagedLayer` that names it, and nothing is removed then. In a round that
+    makes something, temporary files of dead writers go, too.
     """
-    making: list[Upkeep] = [
-        step
-        for step in _plan(directory, computed, keep_from, barriers, accept)
-        if not isinstance(step, Remove)
-    ]
-    for step in making:
-        if check is not None and not isinstance(step, Remove):
-            for name in step.inputs:
-                check(name)
+    done: list[Upkeep] = []
+    made: list[LayerName] = []
+    for step in plan_upkeep(layer_stats(directory), computed, keep_from, barriers):
+        if isinstance(step, Remove):
+            continue
         crash_point("upkeep.before_merge")
+        if not still_ours():
+            return done
         carry_out(directory, step)
         crash_point("upkeep.after_merge")
-    removing: list[Upkeep] = [
-        step for step in _plan(directory, computed, keep_from, barriers, accept) if isinstance(step, Remove)
-    ]
+        done.append(step)
+        made.append(step.output)
+    stats = layer_stats(directory)
+    plan = plan_upkeep(stats, computed, keep_from, barriers)
+    removing = [step for step in plan if isinstance(step, Remove)]
+    _flush_substitutes(directory, [stat.name for stat in stats], [step.name for step in removing], made)
     for step in removing:
         crash_point("upkeep.before_remove")
+        if not still_ours():
+            return done
         carry_out(directory, step)
         crash_point("upkeep.after_remove")
-    return [*making, *removing]
+        done.append(step)
+    if made:
+        clear_abandoned(directory, still_ours)
+    return done
 
 
-def layer_stats(directory: Path, *, accept: Accept | None = None) -> list[LayerStat]:
+def layer_stats(directory: Path) -> list[LayerStat]:
     """The layers of a trace with their sizes."""
-    layers = [open_layer(directory, name) for name in list_layers(directory, accept)]
+    layers = [open_layer(directory, name) for name in list_layers(directory)]
     return [LayerStat(layer.name, layer.rows, layer.bytes) for layer in layers]
 
 
-def _plan(
-    directory: Path, computed: int, keep_from: int | None, barriers: Iterable[int], accept: Accept | None
-) -> list[Upkeep]:
-    return plan_upkeep(layer_stats(directory, accept=accept), computed, keep_from, barriers)
+def substitutes(present: Iterable[LayerName], removed: Sequence[LayerName]) -> list[LayerName]:
+    """The layers that stay and hold some of the epochs and places of those that are removed."""
+    gone = frozenset(removed)
+    return [
+        name
+        for name in present
+        if name not in gone
+        and any(name.lo <= old.hi and old.lo <= name.hi and name.span.overlap(old.span) for old in removed)
+    ]
+
+
+def _flush_substitutes(
+    directory: Path, present: Iterable[LayerName], removed: Sequence[LayerName], made: Sequence[LayerName]
+) -> None:
+    """Have what stands in for layers on disk before they go: whatever this round has not flushed itself."""
+    waiting = [name for name in substitutes(present, removed) if name not in made]
+    for name in waiting:
+        flush(directory / name.filename)
+    if waiting:
+        flush_folder(directory)
 
 
 def _merge(
@@ -134,6 +167,7 @@ def _merge(
     combine: Callable[[pa.Table], pa.Table],
     *,
     whole: bool,
+    flushed: bool,
 ) -> int:
     chosen: list[Piece] = tile(
         inputs, output.lo, output.hi, output.span, whole=whole, directory=str(directory)
@@ -141,13 +175,14 @@ def _merge(
     pieces = [OpenPiece.open(directory, piece) for piece in chosen]
     schema = pieces[0].layer.schema
 
-    def merged() -> Iterator[pa.RecordBatch]:
+    def merged() -> Iterator[pa.Table]:
         for taken in chunks(pieces, chunk_rows(pieces)):
             before = gather(taken, schema.names)
-            after = combine(before).combine_chunks()
+            after = combine(before)
             if _rows.is_bag(schema) and _rows.weights(before).sum() != _rows.weights(after).sum():
                 problem = "its rows do not add up to those that it is merged from"
                 raise BadLayer(output.filename, problem, "Those are left as they are; please report this.")
-            yield from after.to_batches()
+            yield after
 
-    return write_layer(directory, output, schema, merged())
+    batches = (batch for table in joined_tables(merged()) for batch in table_batches(table))
+    return write_layer(directory, output, schema, batches, flushed=flushed)

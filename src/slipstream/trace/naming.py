@@ -15,17 +15,24 @@ temporary file that a dead task left, is not a layer.
 A `Fence` is an empty file beside the layers: incarnation `i` began after epoch `e`. Layers of earlier
 incarnations that reach past `e` were written by a process that did not know that it had been succeeded, and a
 listing passes over them. So fencing costs a reader nothing: the names that it lists anyway say it all.
+
+A trace's name is `traces/VIEW/TRACE`, a folder of its store. Where one is read from a file, such as a manifest, it is
+checked (`checked_trace`), so that nothing in a file leads out of the store.
 """
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
+
+from slipstream.errors import BadTraceName
 
 PLACES = 1 << 31
 _HALF = 1 << 30
@@ -36,6 +43,7 @@ Ints = npt.NDArray[np.int64]
 
 _FENCE = re.compile(r"(\d{6,})-(\d{10,})\.fence")
 _PATTERN = re.compile(r"(\d{6,})-(\d{10,})-(\d{10,})-([0-9a-f]{8})-([0-9a-f]{8})\.(log|flat)\.arrow")
+_TRACE = re.compile(r"traces/[\w@-][\w.@-]*/[\w@-][\w.@-]*")
 
 
 @dataclass(frozen=True, order=True)
@@ -81,6 +89,11 @@ def places(hashes: Ints) -> Ints:
     return (hashes >> _SHIFT) + _HALF
 
 
+def place_of(h: int) -> int:
+    """The place of one hash."""
+    return (h >> _SHIFT) + _HALF
+
+
 def hashes_within(span: Span, hashes: Ints) -> Ints:
     """Hashes with places in a span, made of any: the same of the same."""
     inside = span.start + places(hashes) % span.width
@@ -92,6 +105,18 @@ def shard_span(shard: int, shards: int) -> Span:
     if not 0 <= shard < shards <= PLACES:
         raise ValueError(f"shard {shard} of {shards} does not exist")
     return Span(-(-shard * PLACES // shards), -(-(shard + 1) * PLACES // shards))
+
+
+def checked_trace(text: str) -> str:
+    """A trace's name that came from outside, if it is one."""
+    if _TRACE.fullmatch(text) is None:
+        raise BadTraceName(text)
+    return text
+
+
+def trace_of(directory: Path) -> str:
+    """What a layer's seal calls the trace in a directory, wherever its store is: VIEW/TRACE."""
+    return "/".join(os.fspath(directory).rsplit("/", 2)[-2:])
 
 
 @dataclass(frozen=True, order=True)

@@ -27,7 +27,7 @@ from slipstream.trace import rows as _rows
 from slipstream.trace.cover import Piece, cover, history_reach, tile
 from slipstream.trace.equality import Bools, equal
 from slipstream.trace.heads import heads
-from slipstream.trace.layer import Accept, Part, list_layers, open_layer
+from slipstream.trace.layer import Part, list_layers, open_layer
 from slipstream.trace.lookup import equal_pairs
 from slipstream.trace.naming import Ints, LayerName, Span
 from slipstream.trace.scan import OpenPiece, chunk_rows, chunks, gather
@@ -50,7 +50,7 @@ class TraceStats:
 class TraceReader:
     """The contents of the trace in `directory`, as of an epoch, within a span.
 
-    `schema` says what the columns are while there is no layer; `accept` says which layers are valid.
+    `schema` says what the columns are while there is no layer.
     """
 
     def __init__(
@@ -60,10 +60,9 @@ class TraceReader:
         span: Span,
         *,
         schema: pa.Schema | None = None,
-        accept: Accept | None = None,
     ) -> None:
         self.directory, self.as_of, self.span = Path(directory), as_of, span
-        self._accept, self._given = accept, schema
+        self._given = schema
         self._pieces = self._open(lambda names: cover(names, as_of, span, directory=str(directory)))
 
     @property
@@ -73,7 +72,7 @@ class TraceReader:
             return piece.layer.schema
         if self._given is not None:
             return _rows.layer_schema(self._given)
-        for name in list_layers(self.directory, self._accept):
+        for name in list_layers(self.directory):
             return open_layer(self.directory, name).schema
         raise UnknownSchema(str(self.directory))
 
@@ -92,8 +91,8 @@ class TraceReader:
         for piece in reversed(self._pieces):
             asked = h if left is None else h[left]
             before = count
-            for part in piece.parts:
-                probes, stored = _matching(piece, part, asked, left, keys)
+            for part, start, stop in piece.touched(asked):
+                probes, stored = _matching(piece, part, asked, start, stop, left, keys)
                 if len(probes) == 0:
                     continue
                 last = np.append(probes[1:] != probes[:-1], True)
@@ -120,8 +119,8 @@ class TraceReader:
         indexes: list[Ints] = []
         taken: list[pa.RecordBatch] = []
         for piece in self._pieces:
-            for part in piece.parts:
-                probes, stored = _matching(piece, part, h, None, keys)
+            for part, start, stop in piece.touched(h):
+                probes, stored = _matching(piece, part, h, start, stop, None, keys)
                 if len(probes):
                     indexes.append(probes)
                     taken.append(part.batch.take(pa.array(stored)))
@@ -135,8 +134,11 @@ class TraceReader:
         size = max(_HEAD_ROWS, 2 * n)
         while True:
             taken, complete = self._prefix(size)
-            if not taken:
+            if not taken and complete:
                 return self.schema.empty_table()
+            if not taken:  # so far all tie
+                size *= 2
+                continue
             table = _rows.consolidate(gather(taken, self.schema.names))
             hashes, diffs = _rows.integers(table, "h"), _rows.integers(table, "diff")
             total = np.cumsum(np.maximum(diffs, 0))
@@ -199,7 +201,7 @@ class TraceReader:
     def stats(self) -> TraceStats:
         """How much there is to read."""
         layers = {piece.piece.layer: piece.layer.bytes for piece in self._pieces}
-        rows = sum(len(part.h) for piece in self._pieces for part in piece.parts)
+        rows = sum(part.rows for piece in self._pieces for part in piece.parts)
         return TraceStats(len(layers), sum(layers.values()), rows)
 
     def _prefix(self, size: int) -> tuple[list[tuple[OpenPiece, Part]], bool]:
@@ -209,16 +211,18 @@ class TraceReader:
         for piece in self._pieces:
             room = size
             for part in piece.parts:
-                if len(part.h) > room:
+                if part.rows > room:
                     bounds.append(int(part.h[room]))
-                    cut.append((piece, part.slice(0, room)))
+                    if room:
+                        cut.append((piece, part.slice(0, room)))
                     break
                 cut.append((piece, part))
-                room -= len(part.h)
+                room -= part.rows
         if not bounds:
             return cut, True
         below = np.int64(min(bounds))
-        known = [(piece, part.slice(0, int(np.searchsorted(part.h, below)))) for piece, part in cut]
+        ends = [int(np.searchsorted(part.h, below)) for _, part in cut]
+        known = [(piece, part.slice(0, end)) for (piece, part), end in zip(cut, ends, strict=True) if end]
         return known, False
 
     def _differences(self, table: pa.Table, since: int, until: int) -> pa.Table:
@@ -264,7 +268,7 @@ class TraceReader:
         """The trace as it was before a stretch of changes."""
         for epoch in range(since, until + 1):
             try:
-                base = TraceReader(self.directory, epoch, self.span, schema=self.schema, accept=self._accept)
+                base = TraceReader(self.directory, epoch, self.span, schema=self.schema)
             except MissingLayer:
                 continue
             if epoch == since:
@@ -282,7 +286,7 @@ class TraceReader:
     def _open(self, choose: Callable[[list[LayerName]], list[Piece]]) -> tuple[OpenPiece, ...]:
         """List, choose and map; again if a merger was quicker."""
         for attempt in range(_ATTEMPTS):
-            names = list_layers(self.directory, self._accept)
+            names = list_layers(self.directory)
             try:
                 return tuple(OpenPiece.open(self.directory, piece) for piece in choose(names))
             except (MissingLayer, HistoryForgotten):
@@ -296,11 +300,15 @@ class TraceReader:
 
 
 def _matching(
-    piece: OpenPiece, part: Part, h: Ints, left: Ints | None, keys: Sequence[pa.Array]
+    piece: OpenPiece,
+    part: Part,
+    h: Ints,
+    start: int,
+    stop: int,
+    left: Ints | None,
+    keys: Sequence[pa.Array],
 ) -> tuple[Ints, Ints]:
-    """The (probe, stored row) pairs with equal keys, by probe and then by row."""
-    start = int(np.searchsorted(h, part.h[0]))
-    stop = int(np.searchsorted(h, part.h[-1], side="right"))
+    """The (probe, stored row) pairs with equal keys, by probe and then by row, of the hashes from `start` to `stop`."""
     probes, stored = equal_pairs(h[start:stop], part.h)
     probes = probes + start if left is None else left[probes + start]
     same = np.ones(len(probes), dtype=bool)

@@ -156,15 +156,15 @@ def weights(table: pa.Table) -> npt.NDArray[np.uint64]:
     return weighted
 
 
-def consolidate(table: pa.Table, *, keep_epochs: bool = False) -> pa.Table:
-    """A bag's updates added up: one row for each distinct row (and epoch, if kept), none that sum to zero.
+def consolidate(table: pa.Table) -> pa.Table:
+    """A bag's updates added up: one row for each distinct row, none that sum to zero.
 
-    Without `keep_epochs` a row gets the greatest epoch of the updates that made it.
+    A row gets the greatest epoch of the updates that made it.
     """
     epochs = integers(table, "epoch")
     added = {name: integers(table, name) for name in added_columns(table.schema)}
-    groups = _group_table(table, [epochs] if keep_epochs else [])
-    starts = _split_by(groups, epochs) if keep_epochs else groups.starts
+    groups = _group_table(table, [])
+    starts = groups.starts
     if len(starts) == len(groups.order):
         return _taken(table, groups.order[_some(added.values())[groups.order]])
     sums = {name: np.add.reduceat(values[groups.order], starts) for name, values in added.items()}
@@ -225,14 +225,6 @@ def _settled(groups: Groups, within: list[Ints], unclear: list[pa.Array]) -> Gro
     ranks = np.zeros(len(groups.order), dtype=np.int64)
     ranks[rows] = np.unique(np.array(texts(unclear, rows, exact=True)), return_inverse=True)[1]
     return Groups(_sort_inside(groups.order, fresh, [*within, ranks]), groups.starts)
-
-
-def _split_by(groups: Groups, epochs: Ints) -> Ints:
-    ordered = epochs[groups.order]
-    fresh = np.zeros(len(ordered), dtype=bool)
-    fresh[1:] = ordered[1:] != ordered[:-1]
-    fresh[groups.starts] = True
-    return np.flatnonzero(fresh)
 
 
 def _order_by(hashes: Sequence[Ints]) -> Ints:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -33,7 +34,26 @@ class OpenPiece:
     @staticmethod
     def open(directory: Path, piece: Piece) -> OpenPiece:
         layer = open_layer(directory, piece.layer)
-        return OpenPiece(piece, layer, tuple(layer.within(piece.span)))
+        return OpenPiece(piece, layer, layer.within(piece.span))
+
+    def touched(self, h: Ints) -> list[tuple[Part, int, int]]:
+        """The parts that may hold some of the sorted hashes `h`, each with where those begin and end in `h`."""
+        if len(self.parts) == 1:
+            (part,) = self.parts
+            start, stop = int(h.searchsorted(part.first)), int(h.searchsorted(part.last, side="right"))
+            return [(part, start, stop)] if start < stop else []
+        starts, stops = h.searchsorted(self._firsts), h.searchsorted(self._lasts, side="right")
+        return [
+            (self.parts[i], int(starts[i]), int(stops[i])) for i in np.flatnonzero(starts < stops).tolist()
+        ]
+
+    @cached_property
+    def _firsts(self) -> Ints:
+        return np.array([part.first for part in self.parts], dtype=np.int64)
+
+    @cached_property
+    def _lasts(self) -> Ints:
+        return np.array([part.last for part in self.parts], dtype=np.int64)
 
     def wanted(self, epochs: Ints) -> Ints | None:
         """Which of these rows fall into the piece's epochs, or None for all."""
@@ -51,7 +71,7 @@ def chunk_rows(pieces: Sequence[OpenPiece]) -> int:
 
 def chunks(pieces: Sequence[OpenPiece], budget: int) -> Iterator[list[tuple[OpenPiece, Part]]]:
     """Ranges of `h`, each as the slice that every piece holds of it. Pieces are in the order given."""
-    cursors = [_Cursor(piece, sum(len(p.h) for p in piece.parts)) for piece in pieces if piece.parts]
+    cursors = [_Cursor(piece, sum(p.rows for p in piece.parts)) for piece in pieces if piece.parts]
     while cursors:
         total = sum(cursor.left for cursor in cursors)
         bounds = [b for c in cursors if (b := c.bound(max(1, budget * c.left // total))) is not None]
@@ -86,21 +106,24 @@ class _Cursor:
 
     def bound(self, quota: int) -> int | None:
         """The `h` to stop before, so as to take about `quota` rows in whole runs; None to take the rest."""
-        h = self.piece.parts[self.part].h
+        part = self.piece.parts[self.part]
         stop = self.offset + quota
-        if stop < len(h) and h[stop] == h[self.offset]:
-            stop = int(np.searchsorted(h, h[self.offset], side="right"))
-        if stop < len(h):
-            return int(h[stop])
-        return int(self.piece.parts[self.part + 1].h[0]) if self.part + 1 < len(self.piece.parts) else None
+        if stop < part.rows and part.h[stop] == part.h[self.offset]:
+            stop = int(np.searchsorted(part.h, part.h[self.offset], side="right"))
+        if stop < part.rows:
+            return int(part.h[stop])
+        return self.piece.parts[self.part + 1].first if self.part + 1 < len(self.piece.parts) else None
 
     def take(self, bound: int | None) -> Part | None:
         """Move on to `bound`. It never lies beyond the next part's beginning."""
         part = self.piece.parts[self.part]
-        start = self.offset
-        stop = len(part.h) if bound is None else int(np.searchsorted(part.h, np.int64(bound)))
+        start, stop = self.offset, part.rows
+        if bound is not None and bound <= part.last:
+            stop = int(np.searchsorted(part.h, np.int64(bound)))
         self.offset = stop
         self.left -= stop - start
-        if stop == len(part.h):
+        if stop == part.rows:
             self.part, self.offset = self.part + 1, 0
+        if stop - start == part.rows:
+            return part
         return part.slice(start, stop) if start < stop else None

@@ -8,13 +8,11 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from slipstream.errors import BadLayer
+from slipstream.errors import DamagedLayer
 from slipstream.trace import rows as _rows
 from slipstream.trace.cover import cover
-from slipstream.trace.layer import Accept, Layer, list_layers, open_layer
+from slipstream.trace.layer import Layer, list_layers, open_layer
 from slipstream.trace.naming import Span
-
-_REMEDY = "The file is damaged or was not written by this library: restore it from a replica."
 
 
 def validate(
@@ -23,14 +21,13 @@ def validate(
     *,
     keep_from: int | None = None,
     span: Span | None = None,
-    accept: Accept | None = None,
 ) -> None:
     """Raise unless every layer is well formed and every epoch from `keep_from` to `computed` can be read."""
-    names = list_layers(directory, accept)
+    names = list_layers(directory)
     for name in names:
         problem = problem_of(open_layer(directory, name))
         if problem is not None:
-            raise BadLayer(name.filename, problem, _REMEDY)
+            raise DamagedLayer("/".join(directory.parts[-3:]), name, problem)
     for epoch in range(computed if keep_from is None else keep_from, computed + 1):
         cover(names, epoch, span or Span.whole(), directory=str(directory))
 
@@ -44,7 +41,7 @@ def problem_of(layer: Layer) -> str | None:
     h, epochs, diffs = (_rows.integers(table, name) for name in ("h", "epoch", "diff"))
     if bool((h[1:] < h[:-1]).any()):
         return "hashes are not in order"
-    if any(a.h[-1] == b.h[0] for a, b in pairwise(layer.parts)):
+    if any(a.last == b.first for a, b in pairwise(layer.parts)):
         return "a run of equal hashes reaches over two parts"
     if layer.name.span.bounds(h) != (0, len(h)):
         return "rows lie outside the layer's places"

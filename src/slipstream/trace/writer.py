@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from slipstream.errors import BadLayer
 from slipstream.trace import rows as _rows
-from slipstream.trace.layer import table_batches, write_layer
 from slipstream.trace.naming import LayerName, Span
+from slipstream.trace.sealing import table_batches, write_layer
 
 
 class TraceWriter:

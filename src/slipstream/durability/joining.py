@@ -1,0 +1,197 @@
+"""Whose replica it is, and who may write to it.
+
+A replica belongs to one app, by an identity that no other app has (`Identity.id`). The first follower says so in
+`owner.json`, before its first claim; every follower and every recovery compares. A replica of another app is refused,
+and nothing is written or deleted there. Where `owner.json` is missing or damaged, the newest commit that can be read
+says whose replica it is, else the newest claim. Where something is there and none of it says so, it is taken for
+another's.
+
+Within an app the highest incarnation writes. A follower puts a claim (`manifest`) and looks again: whoever finds a
+claim of a later incarnation gives way. Object stores cannot lock, so that is asked again before everything that
+deletes.
+
+A replica may fail in any way. `Guarded` gives every failure of storage one name, so that it is told from a mistake in
+the program that uses it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+import pyarrow as pa
+
+from slipstream.crashing import crash_point, crash_points
+from slipstream.durability.manifest import OWNER, ClaimName, Manifest, valid_commits
+from slipstream.durability.replica import Objects, shown
+from slipstream.durability.replicate import superseded
+from slipstream.errors import (
+    DamagedObject,
+    OtherReplica,
+    ReplicaTrouble,
+    SlipstreamError,
+    SupersededOnReplica,
+)
+from slipstream.store import documents
+from slipstream.store.store import Identity, Store
+
+crash_points(
+    replica__before_claim="a follower is about to claim its incarnation on a replica",
+    replica__after_claim="the claim is on the replica",
+)
+
+UNKNOWN = Identity("unknown", "nothing there says whose it is")
+_FOLDERS = ("commits", "incarnations", "data", "lineage", "sums", "catalog")
+
+T = TypeVar("T")
+Opener = Callable[[str], Objects]
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Who replicates: the store and its app, the incarnation, the epoch after which it began, and a token of its
+    own. joined: the replicas that this process has found to be its app's.
+    """
+
+    store: Store
+    identity: Identity
+    incarnation: int
+    after: int
+    token: str
+    joined: set[str] = field(default_factory=set, compare=False)
+
+    @property
+    def claim(self) -> str:
+        """The object that claims the incarnation on a replica."""
+        return ClaimName(self.incarnation, self.after, self.token).object
+
+
+def join(objects: Objects, origin: Origin) -> None:
+    """Have a claim of this incarnation on a replica; an error if it is another app's, or a later incarnation's."""
+    check_owner(objects, origin)
+    claims = objects.list("incarnations")
+    check_claims(objects, origin, claims)
+    if origin.claim not in claims:
+        crash_point("replica.before_claim")
+        objects.put(origin.claim, json.dumps(vars(origin.identity)).encode())
+        crash_point("replica.after_claim")
+        check_claims(objects, origin)
+    origin.joined.add(objects.url)
+
+
+def check_claimed(objects: Objects, origin: Origin) -> None:
+    """Raise unless this incarnation's claim is there: nothing is put on a replica that was emptied, for it would not
+    say whose it is. Whoever raises joins again.
+    """
+    try:
+        objects.get(origin.claim)
+    except FileNotFoundError:
+        told = f"the claim of incarnation {origin.incarnation} is gone; it is claimed again"
+        raise ReplicaTrouble(shown(objects.url), "writing to it", told) from None
+
+
+def check_owner(objects: Objects, origin: Origin) -> None:
+    """Raise if a replica is another app's. One that is nobody's yet becomes this app's. So does one that was, and was
+    emptied while something was sent: another app would have put its name there first.
+    """
+    ours = origin.identity
+    said = _said_owner(objects)
+    known = said or read_owner(objects)
+    emptied = known == UNKNOWN and objects.url in origin.joined
+    if known is None or emptied or (known.id == ours.id and said is None):
+        objects.put(OWNER, documents.encode(dict(vars(ours))))
+        known = _said_owner(objects) or UNKNOWN  # another app may have come at the same moment
+    if known.id != ours.id:
+        raise OtherReplica(shown(objects.url), known.app, known.id, ours.app, ours.id)
+
+
+def check_claims(objects: Objects, origin: Origin, claims: Iterable[str] | None = None) -> None:
+    """Raise if a later incarnation is on a replica, or another process has claimed this one before."""
+    listed = objects.list("incarnations") if claims is None else claims
+    later = superseded(listed, origin.incarnation, origin.token)
+    if later is not None:
+        raise SupersededOnReplica(shown(objects.url), origin.incarnation, later.incarnation, later.after)
+
+
+def read_owner(objects: Objects) -> Identity | None:
+    """Whose replica it is; None for one on which there is nothing at all, `UNKNOWN` where it cannot be told."""
+    said = _said_owner(objects)
+    if said is not None:
+        return said
+    commits, claims = objects.list("commits"), objects.list("incarnations")
+    for name in valid_commits(commits, ()):
+        try:
+            found = Manifest.decode(name, objects.get(name.object), shown(objects.url))
+            return Identity(found.app, found.id)
+        except (DamagedObject, FileNotFoundError):
+            continue
+    for claim in sorted(claims, reverse=True):
+        try:
+            return _identity(json.loads(objects.get(claim)))
+        except (ValueError, FileNotFoundError):
+            continue
+    if not any(objects.list(folder) for folder in _FOLDERS):
+        return None
+    return _said_owner(objects) or UNKNOWN  # another part of this app may have come at the same moment
+
+
+def _said_owner(objects: Objects) -> Identity | None:
+    try:
+        found = documents.decode(objects.get(OWNER))
+        return None if isinstance(found, str) else _identity(found)
+    except (FileNotFoundError, ValueError):
+        return None
+
+
+def _identity(said: object) -> Identity:
+    match said:
+        case {"app": str(app), "id": str(id)}:
+            return Identity(app, id)
+    raise ValueError("it says no app")
+
+
+class Guarded:
+    """A replica's objects, with every failure of storage as a `ReplicaTrouble`. What is not there is still a
+    FileNotFoundError.
+    """
+
+    def __init__(self, url: str, opener: Opener) -> None:
+        self._url, self._opener = url, opener
+        self._objects: Objects | None = None
+
+    @property
+    def url(self) -> str:
+        return self._url
+
+    def put(self, name: str, body: bytes | Path) -> None:
+        self._do(f"writing {name}", lambda objects: objects.put(name, body))
+
+    def get(self, name: str) -> bytes:
+        return self._do(f"reading {name}", lambda objects: objects.get(name), missing=True)
+
+    def fetch(self, name: str, to: Path) -> str:
+        return self._do(f"reading {name}", lambda objects: objects.fetch(name, to), missing=True)
+
+    def open(self, name: str) -> pa.NativeFile:
+        return self._do(f"reading {name}", lambda objects: objects.open(name), missing=True)
+
+    def list(self, folder: str) -> dict[str, int]:
+        return self._do(f"listing {folder}", lambda objects: objects.list(folder))
+
+    def delete(self, name: str) -> None:
+        self._do(f"deleting {name}", lambda objects: objects.delete(name))
+
+    def _do(self, what: str, work: Callable[[Objects], T], *, missing: bool = False) -> T:
+        try:
+            if self._objects is None:
+                self._objects = self._opener(self._url)
+            return work(self._objects)
+        except SlipstreamError:
+            raise
+        except Exception as error:  # storage fails in many ways, and each means the same
+            if missing and isinstance(error, FileNotFoundError):
+                raise
+            raise ReplicaTrouble(shown(self._url), what, f"{type(error).__name__}: {error}") from error

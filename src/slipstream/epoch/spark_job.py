@@ -1,0 +1,134 @@
+"""An epoch's job on Spark: the plan's template over the sources' frames, then what the plan itself does not do: bad
+rows are kept, late ones counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from slipstream.clock import Clock
+from slipstream.dataflow.task import EpochProperty
+from slipstream.epoch.diagnosis import Diagnosis
+from slipstream.epoch.job import Given, Result
+from slipstream.epoch.rejects import Judging, Rejects, write_rejects, writer_in
+from slipstream.epoch.template import FAILURES, Template
+from slipstream.store.lineage import JSON, Cut
+from slipstream.trace import epoch_layers
+
+
+class Plans(Protocol):
+    """What a job runs: the plan of an epoch, which may be another one by what was measured."""
+
+    @property
+    def template(self) -> Template:
+        """The last one asked for."""
+
+    def fitting(self, changed: Collection[str]) -> Template:
+        """The one for an epoch with input from these sources."""
+
+    def learn(self, epoch: int, rows: int, changed: Collection[str]) -> None:
+        """An epoch was computed, of so many rows, from these sources."""
+
+
+class Readable(Judging, Protocol):
+    """What a job needs of a source."""
+
+    def frame(self, range: JSON) -> DataFrame: ...  # noqa: A002
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where layers go: the store, the incarnation in their names, and into how many shards rows are divided."""
+
+    root: Path
+    incarnation: int
+    shards: int
+
+
+@dataclass(frozen=True)
+class SparkJob:
+    """Computes epochs with an app's plans. rejects: by source. late: the traces of late rows, by view. reads: the views
+    that each view reads, directly or not.
+    """
+
+    spark: SparkSession
+    plans: Plans
+    inputs: Mapping[str, Readable]
+    place: Place
+    rejects: Mapping[str, Rejects]
+    late: Mapping[str, str]
+    reads: Mapping[str, set[str]]
+    clock: Clock
+
+    def run(self, given: Given) -> Result:
+        began = self.clock.monotonic()
+        cut = given.cut
+        frames = self._frames(given)
+        reading = self.clock.monotonic() - began
+        outcome = self.plans.fitting(cut.ranges).run(self.spark, frames, self._sent(given))
+        writer = writer_in(self.place.root, self.place.incarnation)
+        write_rejects(cut, outcome.bad, self.rejects, self.inputs, writer)
+        return Result(
+            rows=sum(outcome.rows.values()),
+            rejected=outcome.bad,
+            late=self._late_rows(cut.epoch),
+            times=outcome.times,
+            steps={"frame": reading, **outcome.steps},
+            stats=outcome.stats,
+        )
+
+    def explained(self, given: Given, error: Exception) -> Exception:
+        if not isinstance(error, FAILURES):
+            return error
+        sent = self._sent(given)
+        diagnosis = Diagnosis(self.spark, self.plans.template, lambda: self._frames(given), sent, self.reads)
+        told = diagnosis.told(error)
+        told.__cause__ = error
+        return told
+
+    def learn(self, cut: Cut, rows: int) -> None:
+        self.plans.learn(cut.epoch, rows, cut.ranges)
+
+    def measured(self) -> dict[str, dict[str, int]]:
+        return self.plans.template.measured()
+
+    def _frames(self, given: Given) -> dict[str, DataFrame]:
+        frames = {name: self.inputs[name].frame(taken) for name, taken in given.cut.ranges.items()}
+        return {name: _added_up(frame) if given.failing else frame for name, frame in frames.items()}
+
+    def _sent(self, given: Given) -> EpochProperty:
+        return EpochProperty(
+            root=str(self.place.root),
+            epoch=given.cut.epoch,
+            incarnation=self.place.incarnation,
+            shards=self.place.shards,
+            watermarks=given.cut.watermarks,
+            watermarks_before=given.reached,
+        )
+
+    def _late_rows(self, epoch: int) -> dict[str, int]:
+        """How many rows came too late for each operator that follows event time."""
+        counts = {}
+        for view, trace in self.late.items():
+            layers = epoch_layers(self.place.root / trace, epoch)
+            counts[view] = sum(int(part.integers("diff").sum()) for layer in layers for part in layer.parts)
+        return {view: count for view, count in counts.items() if count}
+
+
+def _added_up(frame: DataFrame) -> DataFrame:
+    """Rows with their diffs added up, where they have diffs: without those that were taken back."""
+    if "_diff" not in frame.columns:
+        return frame
+    row = [_quoted(name) for name in frame.columns if name != "_diff"]
+    summed = frame.groupBy(*row).agg(F.sum("_diff").alias("_diff")).where("_diff <> 0")
+    return summed.select(*[_quoted(name) for name in frame.columns])
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

@@ -1,0 +1,111 @@
+"""Traces by what they hold.
+
+A trace is `traces/VIEW/KIND-DIGEST`: the view that it was first made for, what it is to its operator, and the meaning
+of that operator down to the sources (`plan/meaning.py`). So whatever is added, removed or put in another order
+elsewhere, an operator finds its own state again, and never that of another. Operators of one view with the same digest
+are told apart by a number at the end; as they mean the same, it does not matter which has which.
+
+What views have in common lies with one of them. It stays there when others come to share it, or when that view is gone:
+what a store has already (`known`, the traces of each view) goes before a new name.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+
+from pyspark.sql import SparkSession
+
+from slipstream.plan.catalyst import Catalyst, Node
+from slipstream.plan.describe import Describer
+from slipstream.plan.functions import PYTHON as PYTHON_VERSION
+from slipstream.plan.meaning import DEFAULTS, LEGACY, PYTHON, TIME_ZONE, Meaning, of_node
+
+Known = Mapping[str, Collection[str]]
+
+_NOTHING = {"SubqueryAlias", "Repartition", "RepartitionByExpression", "RebalancePartitions"}
+"""Nodes that give what they are given."""
+
+
+def session_settings(spark: SparkSession) -> dict[str, str]:
+    """The settings of a session that change answers."""
+    given = {
+        key: value.lower() if value.lower() in ("true", "false") else value
+        for key, value in spark.conf.getAll.items()
+    }
+    legacy = {key: value for key, value in given.items() if key.startswith(LEGACY)}
+    known = {key: given.get(key, default) for key, default in DEFAULTS.items()}
+    zone = spark.conf.get(TIME_ZONE) or "UTC"
+    return {**legacy, **known, TIME_ZONE: zone, PYTHON: PYTHON_VERSION}
+
+
+class Meanings:
+    """What the nodes of an app's plans mean."""
+
+    def __init__(self, catalyst: Catalyst, session: Mapping[str, str]) -> None:
+        self._catalyst = catalyst
+        self._session = session
+        self._describer = Describer(catalyst)
+        self._leaves: dict[int, Meaning] = {}
+        self._nodes: dict[int, list[tuple[Node, Meaning]]] = {}
+
+    def know(self, leaf: int, meaning: Meaning) -> None:
+        """What a placeholder stands for."""
+        self._leaves[leaf] = meaning
+
+    def of(self, node: Node) -> Meaning:
+        leaf = self._catalyst.leaf_id(node)
+        if leaf is not None and leaf in self._leaves:
+            return self._leaves[leaf]
+        alike = self._nodes.setdefault(node.hashCode(), [])
+        for known, meaning in alike:
+            if known.equals(node):
+                return meaning
+        inputs = [self.of(child) for child in self._catalyst.children(node)]
+        if self._catalyst.kind(node) in _NOTHING:
+            return inputs[0]
+        alike.append((node, of_node(self._describer.node(node), inputs, self._session)))
+        return alike[-1][1]
+
+    def of_query(self, plan: Node) -> Meaning:
+        """A view's query. In which order its rows are shown is no part of what is kept."""
+        while self._catalyst.kind(plan) == "Sort":
+            plan = self._catalyst.children(plan)[0]
+        return self.of(plan)
+
+
+class TraceNames:
+    """Gives the traces of one view their names."""
+
+    def __init__(self, view: str, known: Known) -> None:
+        self._view = view
+        self._own = {_last(trace): trace for trace in known.get(view, ())}
+        self._all = {_last(trace): trace for view in sorted(known) for trace in known[view]}
+        self._taken: Counter[str] = Counter()
+        self._sharing = False
+
+    @contextmanager
+    def sharing(self, shared: bool = True) -> Iterator[None]:
+        """While this is open, what is named is in common with other views, if it is: then it may lie with any of
+        them.
+        """
+        before, self._sharing = self._sharing, self._sharing or shared
+        try:
+            yield
+        finally:
+            self._sharing = before
+
+    def name(self, kind: str, meaning: Meaning) -> str:
+        name = f"{kind}-{meaning.short}"
+        self._taken[name] += 1
+        if self._taken[name] > 1:
+            name = f"{name}-{self._taken[name]}"
+        if name in self._own:
+            return self._own[name]
+        here = f"traces/{self._view}/{name}"
+        return self._all.get(name, here) if self._sharing else here
+
+
+def _last(trace: str) -> str:
+    return trace.rpartition("/")[2]

@@ -1,0 +1,140 @@
+"""The catalog: the sources and views of an app, as the engine that ran last knew them.
+
+It is what a reader needs to read a view without the app's own file, and what the next start compares with to find out
+which views changed. A trace's name says whose it is and which operator's; a view that is rebuilt keeps its name. So
+whoever holds something about a trace (a replica its layers, `sums` its checksums) holds it about an *identity*: the
+name, and the incarnation that rebuilt the view last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from slipstream.errors import DamagedDocument, UnknownView
+from slipstream.store.disk import Disk
+from slipstream.store.documents import Body, read_document, write_document
+from slipstream.store.layout import CATALOG
+from slipstream.trace.naming import checked_trace
+
+JSON = Any
+
+
+@dataclass(frozen=True)
+class SourceEntry:
+    kind: str
+    schema: JSON
+
+
+@dataclass(frozen=True)
+class ViewEntry:
+    """schema: Spark's, as JSON. contents: how its rows are kept (`dataflow.Contents`). traces: all that it keeps.
+    order: (column, ascending, nulls first). role: "view", or "rejected" or "late" rows. rebuilt: the incarnation that
+    computed it anew, 0 for none. settings: those of the session that its answers depend on; functions: the user's own
+    that it calls, by name, each with a digest of its code.
+    """
+
+    schema: JSON
+    fingerprint: str
+    contents: Mapping[str, JSON]
+    traces: tuple[str, ...]
+    order: tuple[tuple[str, bool, bool], ...] = ()
+    role: str = "view"
+    rebuilt: int = 0
+    settings: Mapping[str, str] = field(default_factory=dict)
+    functions: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def trace(self) -> str:
+        """The trace that the view is read from."""
+        trace: str = self.contents["trace"]
+        return trace
+
+    @property
+    def sums_key(self) -> str:
+        """Under which the checksums of its rows are noted."""
+        return f"{self.trace}@{self.rebuilt}" if self.rebuilt else self.trace
+
+
+@dataclass(frozen=True)
+class Catalog:
+    sources: Mapping[str, SourceEntry] = field(default_factory=dict)
+    views: Mapping[str, ViewEntry] = field(default_factory=dict)
+
+    def view(self, name: str) -> ViewEntry:
+        """A view's entry; an error that lists the others where there is none."""
+        if name not in self.views:
+            raise UnknownView(name, self.views)
+        return self.views[name]
+
+    def traces(self) -> list[str]:
+        """The traces that its views keep."""
+        return sorted({trace for view in self.views.values() for trace in (view.trace, *view.traces)})
+
+    def identities(self) -> dict[str, str]:
+        """The identity of each trace; that of a source's own trace never changes."""
+        found = {}
+        for trace in self.traces():
+            view = self.views.get(owner_of(trace))
+            found[trace] = "" if view is None else f"{view.fingerprint}.{view.rebuilt}"
+        return found
+
+    def summed(self) -> dict[str, str]:
+        """The traces that views are read from, by the key under which their checksums are noted."""
+        return {view.sums_key: view.trace for view in self.views.values()}
+
+    def without(self, views: Mapping[str, object] | set[str]) -> Catalog:
+        return replace(self, views={name: view for name, view in self.views.items() if name not in views})
+
+    def encode(self) -> Body:
+        return {
+            "sources": {name: vars(source) for name, source in self.sources.items()},
+            "views": {
+                name: {
+                    **vars(view),
+                    "contents": dict(view.contents),
+                    "traces": list(view.traces),
+                    "order": [list(each) for each in view.order],
+                    "settings": dict(view.settings),
+                    "functions": dict(view.functions),
+                }
+                for name, view in self.views.items()
+            },
+        }
+
+    @staticmethod
+    def decode(body: Body) -> Catalog:
+        """The catalog that a document holds; every trace's name in it is checked."""
+        try:
+            sources = {name: SourceEntry(**each) for name, each in body["sources"].items()}
+            views = {
+                name: ViewEntry(
+                    **{
+                        **each,
+                        "traces": tuple(checked_trace(trace) for trace in each["traces"]),
+                        "order": tuple(tuple(column) for column in each["order"]),
+                    }
+                )
+                for name, each in body["views"].items()
+            }
+            for view in views.values():
+                checked_trace(view.trace)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise DamagedDocument("", CATALOG, f"it is no catalog ({error})") from error
+        return Catalog(sources, views)
+
+
+def owner_of(trace: str) -> str:
+    """The view or source whose trace it is."""
+    return trace.split("/")[1]
+
+
+def read_catalog(disk: Disk) -> Catalog | None:
+    """The catalog of a store; None where none was ever written."""
+    body = read_document(disk, CATALOG)
+    return None if body is None else Catalog.decode(body)
+
+
+def write_catalog(disk: Disk, catalog: Catalog) -> None:
+    write_document(disk, CATALOG, catalog.encode())

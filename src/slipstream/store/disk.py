@@ -1,0 +1,241 @@
+"""A store's folder as a handful of operations, so that everything that is decided about files can be tried on a disk
+that loses, tears, reorders and fills up (`testing.simulation`).
+
+What is promised by a real disk, and all that anybody may rely on:
+- `replace` is atomic for a running system: a reader sees the old bytes or the new ones. After a power cut it may be
+  either, or, where it was not `flushed`, a file of zeros.
+- `append` adds bytes at the end of a file that `create` made. After a power cut an unflushed tail may be missing, torn
+  or zero-filled.
+- `flush` makes a file's bytes survive a power cut, `flush_folder` its names: created, renamed and removed entries.
+
+Failures that are the disk's own are named as what they are: `StoreFull`, `StoreReadOnly`, `StoreVanished`. A file that
+is not there is FileNotFoundError, for whoever asks must say what that means.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, Protocol
+
+from slipstream.crashing import crash_point
+from slipstream.errors import StoreFull, StoreInUse, StoreReadOnly, StoreUnreadable, StoreVanished
+
+PRIVATE_FILE, PRIVATE_FOLDER = 0o600, 0o700
+
+
+class Lock(Protocol):
+    """A lock that is held by this process, until another takes it over."""
+
+    @property
+    def taken_over(self) -> bool: ...
+    def release(self) -> None: ...
+
+
+class Disk(Protocol):
+    """See the module's docstring. Names are relative to the store."""
+
+    @property
+    def root(self) -> Path: ...
+    def read(self, name: str, offset: int = 0, length: int | None = None) -> bytes: ...
+    def size(self, name: str) -> int: ...
+    def exists(self, name: str) -> bool: ...
+    def list(self, folder: str) -> list[str]: ...
+    def create(self, name: str, body: bytes) -> bool: ...
+    def replace(self, name: str, body: bytes, *, flushed: bool) -> None: ...
+    def append(self, name: str, body: bytes) -> None: ...
+    def truncate(self, name: str, size: int) -> None: ...
+    def remove(self, name: str) -> None: ...
+    def make_folder(self, name: str) -> None: ...
+    def flush(self, name: str) -> None: ...
+    def flush_folder(self, name: str) -> None: ...
+    def lock(self, name: str, holder: str, *, takeover: bool = False) -> Lock: ...
+    def is_locked(self, name: str) -> bool: ...
+
+
+class LocalDisk:
+    """A folder of this machine. Files are readable by their owner only, unless `shared`."""
+
+    def __init__(self, root: str | Path, *, shared: bool = False) -> None:
+        self._root = Path(root).absolute()
+        self._file_mode, self._folder_mode = (0o666, 0o777) if shared else (PRIVATE_FILE, PRIVATE_FOLDER)
+
+    @property
+    def root(self) -> Path:
+        return self._root
+
+    def read(self, name: str, offset: int = 0, length: int | None = None) -> bytes:
+        """The bytes of a file from an offset on: to its end, or so many of them as there are."""
+        with self._named(), (self._root / name).open("rb") as file:
+            file.seek(offset)
+            return file.read(-1 if length is None else length)
+
+    def size(self, name: str) -> int:
+        with self._named():
+            return (self._root / name).stat().st_size
+
+    def exists(self, name: str) -> bool:
+        with self._named():
+            return (self._root / name).exists()
+
+    def list(self, folder: str) -> list[str]:
+        """The names in a folder, sorted; none where there is no folder."""
+        try:
+            with self._named():
+                return sorted(path.name for path in (self._root / folder).iterdir())
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
+    def create(self, name: str, body: bytes) -> bool:
+        """Make a file and flush it; False if there is one of that name already."""
+        with self._named():
+            try:
+                handle = os.open(self._root / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, self._file_mode)
+            except FileExistsError:
+                return False
+            with os.fdopen(handle, "wb") as file:
+                file.write(body)
+                file.flush()
+                os.fsync(file.fileno())
+            self.flush_folder(name.rpartition("/")[0])
+            return True
+
+    def replace(self, name: str, body: bytes, *, flushed: bool) -> None:
+        """Put a file in the place of another, or of none."""
+        path = self._root / name
+        temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}.tmp")
+        with self._named():
+            try:
+                handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, self._file_mode)
+                with os.fdopen(handle, "wb") as file:
+                    file.write(body)
+                    if flushed:
+                        file.flush()
+                        os.fsync(file.fileno())
+                temporary.replace(path)
+            except BaseException:
+                with suppress(OSError):
+                    temporary.unlink()
+                raise
+            if flushed:
+                self.flush_folder(name.rpartition("/")[0])
+
+    def append(self, name: str, body: bytes) -> None:
+        """Add to a file that is there: one that is gone is an error, not made anew."""
+        with self._named():
+            handle = os.open(self._root / name, os.O_WRONLY | os.O_APPEND)
+            try:
+                written = os.write(handle, body)
+                if written < len(body):  # a full disk takes a part: nothing half a line
+                    os.ftruncate(handle, os.fstat(handle).st_size - written)
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), name)
+            finally:
+                os.close(handle)
+
+    def truncate(self, name: str, size: int) -> None:
+        """Cut a file off."""
+        with self._named():
+            os.truncate(self._root / name, size)
+
+    def remove(self, name: str) -> None:
+        """Remove a file, if it is there."""
+        with self._named(), suppress(FileNotFoundError):
+            (self._root / name).unlink()
+
+    def make_folder(self, name: str) -> None:
+        with self._named(), suppress(FileExistsError):
+            path = self._root / name
+            path.mkdir(parents=True, mode=self._folder_mode)
+
+    def flush(self, name: str) -> None:
+        with self._named():
+            _fsync(self._root / name)
+
+    def flush_folder(self, name: str) -> None:
+        with self._named():
+            _fsync(self._root / name)
+
+    def lock(self, name: str, holder: str, *, takeover: bool = False) -> Lock:
+        """Take a lock that falls with the process; `StoreInUse` where another holds it. A takeover leaves that one with
+        a lock that nobody heeds any more.
+        """
+        path = self._root / name
+        with self._named():
+            if takeover:
+                fresh = path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}")
+                fresh.touch(self._file_mode)
+                crash_point("store.before_takeover")
+                fresh.rename(path)
+            handle = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, self._file_mode), "r+")
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                known = handle.read().strip()
+                handle.close()
+                raise StoreInUse(str(self._root), known) from None
+            handle.truncate(0)
+            handle.write(holder)
+            handle.flush()
+        return _FileLock(path, handle)
+
+    def is_locked(self, name: str) -> bool:
+        """Whether somebody holds a lock."""
+        try:
+            with (self._root / name).open() as lock:
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        except FileNotFoundError:
+            return False
+        return False
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise_named(error, self._root)
+            raise
+
+
+class _FileLock:
+    """An open file with a flock. It is taken over when another file stands under its name."""
+
+    def __init__(self, path: Path, file: IO[str]) -> None:
+        self._path, self._file = path, file
+
+    @property
+    def taken_over(self) -> bool:
+        try:
+            there, held = self._path.stat(), os.fstat(self._file.fileno())
+        except (FileNotFoundError, NotADirectoryError):  # a successor would have put its own there
+            raise StoreVanished(str(self._path.parent)) from None
+        return (there.st_dev, there.st_ino) != (held.st_dev, held.st_ino)
+
+    def release(self) -> None:
+        self._file.close()
+
+
+def raise_named(error: OSError, root: Path) -> None:
+    """Raise a failure of a store's disk as what it is; return for one that the caller must judge."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        raise StoreFull(str(root)) from error
+    if error.errno == errno.EROFS:
+        raise StoreReadOnly(str(root)) from error
+    if error.errno in (errno.ENOENT, errno.ENOTDIR) and not root.is_dir():
+        raise StoreVanished(str(root)) from error
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EIO, errno.ESTALE):
+        raise StoreUnreadable(str(root), f"{error.strerror}: {error.filename}") from error
+
+
+def _fsync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,66 @@
+"""Every path of a store, in one place.
+
+    format.json           the version of the layout, the app's name and its identity
+    catalog.json          sources and views: what readers need to read a view's trace
+    copies/               a second copy of either of them
+    lock                  held by the running engine (flock: it falls with the process, however that ends)
+    incarnations/N        created once, by the start that claimed number N
+    lineage/N.log         the lineage log of incarnation N, a chain of checked lines
+    lineage/base.json     what the logs add up to as of an epoch, so that a start reads only what follows
+    lineage/earlier.json  the base before that one
+    sums/N.log            the epoch checksums that incarnation N's agent noted, a chain of checked lines
+    sources/NAME/         whatever a source keeps
+    traces/VIEW/TRACE/    layers, and the fences that say which of them count
+    progress.json         how far the local disk and the replicas are; what went wrong last, by part
+    events/               what engine and agent did, a line an event, bounded in size
+    away.json             layers that a restore left on a replica
+    restoring             there while a restore is under way
+
+Names are relative to the store's root and use `/`. What comes from outside (a manifest, a note) is checked by
+`trace.naming.checked_trace` before it becomes a path.
+"""
+
+from __future__ import annotations
+
+FORMAT = "format.json"
+CATALOG = "catalog.json"
+COPIES = "copies"
+LOCK = "lock"
+INCARNATIONS = "incarnations"
+LINEAGE = "lineage"
+BASE = "lineage/base.json"
+EARLIER_BASE = "lineage/earlier.json"
+SUMS = "sums"
+SOURCES = "sources"
+TRACES = "traces"
+PROGRESS = "progress.json"
+EVENTS = "events"
+AWAY = "away.json"
+RESTORING = "restoring"
+SPOOL = ".spool"
+REBUILD = ".rebuild"
+PROBE = ".probe"
+
+FOLDERS = (INCARNATIONS, LINEAGE, SUMS, SOURCES, TRACES, COPIES, EVENTS)
+
+
+def lineage_log(incarnation: int) -> str:
+    return f"{LINEAGE}/{incarnation}.log"
+
+
+def sums_log(incarnation: int) -> str:
+    return f"{SUMS}/{incarnation}.log"
+
+
+def claim_of(incarnation: int) -> str:
+    return f"{INCARNATIONS}/{incarnation}"
+
+
+def copy_of(name: str) -> str:
+    return f"{COPIES}/{name}"
+
+
+def log_number(name: str) -> int | None:
+    """The incarnation whose log a file of `lineage/` or `sums/` is; None for anything else."""
+    stem, dot, suffix = name.rpartition(".")
+    return int(stem) if dot and suffix == "log" and stem.isdigit() else None

@@ -1,0 +1,305 @@
+"""The store: who may write to it, and what it says of itself.
+
+Readers need no lock and no engine: the lineage says how far the store is computed, and layers are immutable.
+
+**Only the owner writes or deletes.** Each start takes the lock and claims the next incarnation with a create-if-absent.
+A process that was succeeded finds out when it asks (`Claim.superseded`), and it asks immediately before everything that
+cannot be taken back. What it does between asking and acting harms nobody either: it appends to a log of its own,
+past the line that its successor follows; it writes layers of its own incarnation, past the fence that its successor
+put up; and it removes layers of its own incarnation only, or such as it made superfluous by a merge. What a successor
+brings back from a replica has the successor's incarnation in its name, so that no predecessor can mean it.
+
+A second engine may *stand by*: it watches the store, writes nothing, and claims it the moment the lock falls.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from slipstream.clock import Clock
+from slipstream.crashing import crash_point, crash_points
+from slipstream.errors import (
+    DamagedDocument,
+    NewerFormat,
+    NotAStore,
+    OlderFormat,
+    OtherApp,
+    StoreInUse,
+    StoreVanished,
+    Superseded,
+)
+from slipstream.store import layout
+from slipstream.store.catalog import Catalog, ViewEntry, read_catalog, write_catalog
+from slipstream.store.disk import Disk, LocalDisk, Lock
+from slipstream.store.documents import read_document, write_document
+from slipstream.store.layers import LayerFiles, LocalLayers, remove_layer, valid
+from slipstream.store.lineage import Began, Lineage, LineageWriter, read_lineage
+from slipstream.trace import Fence, LayerName
+
+crash_points(
+    store__before_claim="the store is locked, and no incarnation is claimed",
+    store__after_claim="an incarnation is claimed, and nothing is done with it",
+    store__in_discard="one layer of an epoch that was never computed is removed, and others are not yet",
+    store__before_takeover="a successor is about to take the lock away from the engine that holds it",
+    store__before_begin="a start has claimed its incarnation, and nobody knows where it goes on",
+    store__after_begin="the lineage says where the new incarnation goes on, and no fence is up",
+)
+
+FORMAT = 2
+FENCES = 16  # incarnations after which a process that was succeeded is taken to be gone
+_ATTEMPTS_EVERY = 0.01  # seconds between two attempts to claim a store that is in use
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Whose store it is: the app's name, and an identity that no other app has, whatever its name."""
+
+    app: str
+    id: str
+
+    @staticmethod
+    def new(app: str) -> Identity:
+        return Identity(app, uuid.uuid4().hex)
+
+
+@dataclass(frozen=True)
+class Store:
+    """A store to read, whoever writes to it."""
+
+    disk: Disk
+    layers: LayerFiles
+
+    @staticmethod
+    def at(path: str | Path) -> Store:
+        """Whatever is at a path, be it a store or not."""
+        root = Path(path).absolute()
+        return Store(LocalDisk(root), LocalLayers(root))
+
+    @staticmethod
+    def existing(path: str | Path) -> Store:
+        """A store to read; an error where there is none."""
+        store = Store.at(path)
+        if not store.root.is_dir() or store.identity() is None:
+            raise NotAStore(str(path))
+        return store
+
+    @property
+    def root(self) -> Path:
+        return self.disk.root
+
+    def identity(self) -> Identity | None:
+        """Whose store it is; None where none was ever made, an error where it cannot be told."""
+        try:
+            body = read_document(self.disk, layout.FORMAT)
+        except DamagedDocument:
+            self._refuse_first_format()
+            raise
+        if body is None:
+            return None
+        if body["format"] > FORMAT:
+            raise NewerFormat(str(self.root), body["format"], FORMAT)
+        return Identity(body["app"], body["id"])
+
+    @property
+    def name(self) -> str:
+        known = self.identity()
+        if known is None:
+            raise NotAStore(str(self.root))
+        return known.app
+
+    def write_identity(self, identity: Identity) -> None:
+        write_document(self.disk, layout.FORMAT, {"format": FORMAT, "app": identity.app, "id": identity.id})
+
+    def catalog(self) -> Catalog:
+        """Sources and views, as the last engine knew them; an empty one where none ever ran."""
+        return read_catalog(self.disk) or Catalog()
+
+    def view(self, name: str) -> ViewEntry:
+        return self.catalog().view(name)
+
+    def traces(self) -> list[str]:
+        return self.layers.traces()
+
+    def valid_layers(self, trace: str) -> list[LayerName]:
+        return valid(*self.layers.listed(trace))
+
+    def running(self) -> bool:
+        """Whether an engine holds the store."""
+        return self.disk.is_locked(layout.LOCK)
+
+    def last_incarnation(self) -> int:
+        """The highest incarnation that was claimed."""
+        names = self.disk.list(layout.INCARNATIONS)
+        return max((int(name) for name in names if name.isdigit()), default=0)
+
+    def _refuse_first_format(self) -> None:
+        """A store of format 1 had a plain JSON file in the place of the document."""
+        try:
+            said = json.loads(self.disk.read(layout.FORMAT))
+        except (FileNotFoundError, IsADirectoryError, ValueError):
+            return
+        if isinstance(said, dict) and said.get("format") == 1:
+            raise OlderFormat(str(self.root), 1, FORMAT)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A store that this process may write to, until released or superseded; without a lock, one that it watches."""
+
+    store: Store
+    incarnation: int
+    lock: Lock | None
+
+    @property
+    def held(self) -> bool:
+        return self.lock is not None
+
+    def release(self) -> None:
+        if self.lock is not None:
+            self.lock.release()
+
+    @property
+    def superseded(self) -> bool:
+        """Whether another process has taken the store over."""
+        if self.lock is None or self.lock.taken_over:
+            return True
+        return self.store.last_incarnation() > self.incarnation
+
+    def check_ours(self) -> None:
+        """Raise unless this process still owns the store: to be asked before anything that cannot be taken back."""
+        if self.superseded:
+            raise Superseded(str(self.store.root), self.incarnation)
+
+    def begin(
+        self, identity: Identity, known: Lineage, after: int, upto: int, brought: Iterable[int] = ()
+    ) -> LineageWriter:
+        """Go on from an epoch: whatever earlier incarnations write past it counts for nobody from now on. Cuts that
+        are known up to epoch `upto` are computed again as they were. brought: see `Began`.
+        """
+        crash_point("store.before_begin")
+        follows = (known.incarnation, known.digest) if known.incarnation else None
+        disk = self.store.disk
+        told = known if after >= known.history.base.epoch else read_lineage(disk, whole=True)
+        lineage = LineageWriter(disk, self.incarnation, told)
+        self.check_ours()
+        if follows is not None:  # the line that this log names is on disk before the name is
+            disk.flush(layout.lineage_log(known.incarnation))
+        lineage.began(
+            Began(
+                incarnation=self.incarnation,
+                after=after,
+                upto=upto,
+                app=identity.id,
+                follows=follows,
+                brought=tuple(sorted(brought)),
+            )
+        )
+        crash_point("store.after_begin")
+        self.fence(after, self.store.traces())
+        self._discard(lambda name: name.incarnation < self.incarnation and name.hi > after)
+        return lineage
+
+    def fence(self, after: int, traces: Iterable[str]) -> None:
+        """Put up this incarnation's fence in traces, and take down those that are long past."""
+        disk = self.store.disk
+        for trace in traces:
+            self.check_ours()
+            disk.make_folder(trace)
+            disk.create(f"{trace}/{Fence(self.incarnation, after).filename}", b"")
+            for old in self.store.layers.listed(trace)[1]:
+                if old.incarnation <= self.incarnation - FENCES:
+                    disk.remove(f"{trace}/{old.filename}")
+
+    def discard_after(self, epoch: int) -> int:
+        """Remove this incarnation's layers of epochs that were begun and never computed; how many there were."""
+        return self._discard(lambda name: name.incarnation == self.incarnation and name.hi > epoch)
+
+    def write_catalog(self, catalog: Catalog) -> None:
+        self.check_ours()
+        write_catalog(self.store.disk, catalog)
+
+    def _discard(self, doomed: Callable[[LayerName], bool]) -> int:
+        removed = 0
+        for trace in self.store.traces():
+            for name in self.store.layers.listed(trace)[0]:
+                if doomed(name):
+                    self.check_ours()
+                    remove_layer(self.store.disk, trace, name)
+                    removed += 1
+                    crash_point("store.in_discard")
+        return removed
+
+
+def claim_store(store: Store, app: str, *, takeover: bool = False) -> Claim:
+    """Lock a store against a second engine, and claim the next incarnation on it. The folder is made where there is
+    none; what is in it is not looked at, except for the name of its app.
+    """
+    disk = store.disk
+    if disk.exists(layout.FORMAT):
+        _check_app(store, app)  # another's is left as it is
+    for folder in ("", *layout.FOLDERS):
+        disk.make_folder(folder)
+    lock = disk.lock(layout.LOCK, f"process {os.getpid()}", takeover=takeover)
+    try:
+        disk.flush_folder("")
+        _check_app(store, app)
+        crash_point("store.before_claim")
+        known = max(store.last_incarnation(), *map(_log_number, disk.list(layout.LINEAGE)), 0)
+        number = claim_number(store, app, known)
+        crash_point("store.after_claim")
+    except BaseException:
+        lock.release()
+        raise
+    return Claim(store, number, lock)
+
+
+def claim_number(store: Store, app: str, above: int) -> int:
+    """Claim the first incarnation above a number that nobody has; the lock must be held."""
+    token = json.dumps({"app": app, "process": os.getpid()}).encode()
+    number = above
+    try:
+        while not store.disk.create(layout.claim_of(number := number + 1), token):
+            pass
+    except (FileNotFoundError, NotADirectoryError) as error:  # the folder was made a moment ago
+        raise StoreVanished(str(store.root)) from error
+    return number
+
+
+def watch_store(store: Store) -> Claim:
+    """A store that another engine has or is about to make, for one that stands by. Nothing is written."""
+    return Claim(store, 0, None)
+
+
+def await_claim(store: Store, app: str, waiting: Callable[[], bool], clock: Clock) -> Claim | None:
+    """Claim a store once its engine is gone. `waiting` is asked between attempts; None if it says no."""
+    lived = False
+    while waiting():
+        there = store.disk.exists(layout.FORMAT)
+        lived = lived or there
+        if there or not lived:  # a store that was there and is gone for now is not made anew
+            try:
+                return claim_store(store, app)
+            except StoreInUse:
+                pass
+        clock.sleep(_ATTEMPTS_EVERY)
+    return None
+
+
+def _log_number(name: str) -> int:
+    """A log is a claim too, should the file that claimed its number be lost."""
+    return layout.log_number(name) or 0
+
+
+def _check_app(store: Store, app: str) -> None:
+    """Refuse another app's store, if it says that it is one. One that cannot say it is for recovery to judge."""
+    try:
+        known = store.identity()
+    except DamagedDocument:
+        return
+    if known is not None and known.app != app:
+        raise OtherApp(str(store.root), known.app, app)

@@ -1,0 +1,136 @@
+"""Whose replica it is: one app's, whatever another one is called and however it came there."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from slipstream.durability.board import read_replication
+from slipstream.durability.joining import UNKNOWN, Guarded, read_owner
+from slipstream.durability.replica import Replica
+from slipstream.errors import OtherReplica, ReplicaTrouble
+from slipstream.store import documents
+from slipstream.store.store import Identity
+from slipstream.testing.copies import check_replica_holds, objects_of
+from slipstream.testing.pretend import Pretend
+
+
+def replicated(folder: Path, url: str, epochs: int = 5) -> Pretend:
+    engine = Pretend.on(folder)
+    agent = engine.agent(url)
+    for _ in range(epochs):
+        agent.all(engine.run(1))
+        agent.lineage()
+    return engine
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"file://{tmp_path}/replica"
+
+
+def everything(url: str) -> dict[str, bytes]:
+    return {name: Replica(url).get(name) for name in objects_of(url)}
+
+
+@pytest.mark.parametrize(
+    "lost", ["nothing", "owner.json", "owner.json flipped", "owner.json and commits", "owner.json and claims"]
+)
+@pytest.mark.parametrize("starts", [1, 6])
+def test_an_app_on_another_ones_replica_is_refused_and_harms_nothing(
+    tmp_path: Path, url: str, lost: str, starts: int
+) -> None:
+    """Both are called "pretend"; the second one has the higher incarnation, or the lower."""
+    shop = replicated(tmp_path / "shop", url)
+    shop.close()
+    owner = tmp_path / "replica" / "owner.json"
+    if lost == "owner.json flipped":
+        owner.write_bytes(owner.read_bytes().replace(b"pretend", b"qretend"))
+    elif lost != "nothing":
+        owner.unlink()
+    for folder in ("commits", "claims"):
+        if lost == f"owner.json and {folder}":
+            for each in (tmp_path / "replica" / folder.replace("claims", "incarnations")).iterdir():
+                each.write_bytes(b"")
+    before = everything(url)
+    for _ in range(starts):
+        other = Pretend.on(tmp_path / "other")
+        other.close()
+    agent = other.agent(url)
+    agent.hear(other.run(9))
+    for part in ("follow", "lineage"):
+        with pytest.raises(OtherReplica) as error:
+            getattr(agent, part)()
+        assert str(error.value) == (
+            f"replica '{url}' belongs to the app 'pretend' ({shop.identity.id}), and this is the app 'pretend' "
+            f"({other.identity.id}). Nothing was written or deleted there. Give each app replicas of its own "
+            "(App(..., replicas=[URL])). If this is to be the app 'pretend' on another store, recover that store from "
+            "the replica first."
+        )
+    assert everything(url) == before
+    said = read_replication(other.store.disk)
+    assert "belongs to the app" in str(said.replicas[url].error)
+    assert said.replicas[url].durable == 0
+
+
+@pytest.mark.parametrize("damage", ["gone", "zeros"])
+def test_the_owner_puts_its_name_back(tmp_path: Path, url: str, damage: str) -> None:
+    engine = replicated(tmp_path / "shop", url)
+    owner = tmp_path / "replica" / "owner.json"
+    if damage == "gone":
+        owner.unlink()
+    else:
+        owner.write_bytes(bytes(100))
+    agent = engine.agent(url)
+    agent.hear(engine.run(1))
+    agent.follow()
+    assert documents.decode(owner.read_bytes()) == {"app": "pretend", "id": engine.identity.id}
+    check_replica_holds(url, tmp_path / "back", 1, 6)
+    engine.close()
+
+
+def test_two_apps_that_find_a_new_replica_at_once_do_not_share_it(tmp_path: Path, url: str) -> None:
+    """Another app writes its name between this one's writing and its looking again."""
+    engine = Pretend.on(tmp_path / "shop")
+    other = Identity.new("other")
+
+    class Raced(Replica):
+        def put(self, name: str, body: bytes | Path) -> None:
+            super().put(name, body)
+            if name == "owner.json":
+                super().put(name, documents.encode(dict(vars(other))))
+
+    agent = engine.agent(url, objects=Raced)
+    agent.hear(engine.run(1))
+    with pytest.raises(OtherReplica):
+        agent.follow()
+    assert objects_of(url) == {"owner.json"}
+    engine.close()
+
+
+def test_whose_replica_it_is(tmp_path: Path, url: str) -> None:
+    replica = Replica(url)
+    assert read_owner(replica) is None, "nothing is there"
+    replica.put("data/000001-0000000001-0000000001-ab-0.parquet", b"something")
+    assert read_owner(replica) == UNKNOWN
+    replica.put("incarnations/000001-0000000000-ab", json.dumps({"app": "shop", "id": "x"}).encode())
+    assert read_owner(replica) == Identity("shop", "x")
+    replica.put("owner.json", documents.encode({"app": "shop", "id": "y"}))
+    assert read_owner(replica) == Identity("shop", "y")
+
+
+def test_failures_of_storage_have_one_name_and_mistakes_keep_theirs(tmp_path: Path, url: str) -> None:
+    guarded = Guarded(f"faulty+{url}?fail_at=1", Replica)
+    with pytest.raises(ReplicaTrouble) as error:
+        guarded.list("data")
+    assert str(error.value) == (
+        f"replica 'faulty+{url}': listing data failed (OSError: [Errno 5] scripted fault: operation 1 fails). It is "
+        "tried again by itself; see to the storage if that goes on."
+    )
+    assert guarded.list("data") == {}
+    with pytest.raises(FileNotFoundError):
+        guarded.get("owner.json")
+    with pytest.raises(TypeError):
+        guarded.get()  # type: ignore[call-arg]

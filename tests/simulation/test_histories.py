@@ -1,0 +1,40 @@
+"""Some hundred histories in which nothing that must never be is found; the same ones each time."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from slipstream.testing.simulation.campaign import told
+from slipstream.testing.simulation.history import run
+from slipstream.testing.simulation.plan import WEIGHTS, draw
+
+_EACH = 20
+
+
+@pytest.mark.parametrize("first", range(0, 300, _EACH))
+def test_nothing_is_violated(first: int) -> None:
+    for seed in range(first, first + _EACH):
+        outcome = run(draw(seed))
+        assert outcome.failure is None, told(outcome)
+
+
+def test_a_history_is_the_same_each_time() -> None:
+    for seed in range(5):
+        first, second = run(draw(seed)), run(draw(seed))
+        assert (first.points, first.story) == (second.points, second.story)
+
+
+def test_every_kind_of_fault_happens() -> None:
+    drawn = {fault.kind for seed in range(300) for fault in draw(seed).faults}
+    assert drawn == set(WEIGHTS)
+
+
+def test_the_command_says_what_was_tried() -> None:
+    command = [sys.executable, "-m", "slipstream.testing.simulation", "--histories", "3", "--seed", "1"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "3 histories" in done.stdout
+    assert "failures: none" in done.stdout
