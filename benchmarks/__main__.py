@@ -1,5 +1,5 @@
-"""`python -m benchmarks [NAME ...] [--quick] [--tpch SCALE] [--out FILE] [--plots FOLDER]`: runs the benchmarks, all of
-them unless some are named.
+"""Runs the benchmarks, all of them unless some are named:
+`python -m benchmarks [NAME ...] [--quick] [--tpch SCALE] [--beside CHECKOUT] [--out FILE] [--plots FOLDER]`
 
 A target that is missed is a finding, not a failure: the exit code is 1 only when a benchmark could not be
 carried out.
@@ -25,6 +25,8 @@ def main(arguments: list[str]) -> int:
     scale = QUICK if options.quick else FULL
     if options.tpch is not None:
         scale = replace(scale, tpch=options.tpch)
+    if options.beside is not None:
+        scale = replace(scale, beside=str(options.beside))
     findings: list[Finding] = []
     with Lab(console, options.plots) as lab:
         for name, benchmark in BENCHMARKS.items():
@@ -51,6 +53,12 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="small sizes, 3 minutes: tries the harness out")
     parser.add_argument(
         "--tpch", type=float, metavar="SCALE", help="TPC-H's scale factor; default: 1, quick 0.01"
+    )
+    parser.add_argument(
+        "--beside",
+        type=Path,
+        metavar="CHECKOUT",
+        help="another version's folder, for the benchmark `versions`",
     )
     parser.add_argument("--out", type=Path, default=Path("results.json"), help="default: %(default)s")
     parser.add_argument("--plots", type=Path, default=Path("docs"), help="folder; default: %(default)s")

@@ -32,7 +32,8 @@ class Job:
     every operation of the storage that keeps things safe (a replica, a checkpoint) takes longer, in seconds; None is no
     replica, and a checkpoint on the plain local disk. `restart` kills the engine before the timed files come and
     measures how long it takes until they show. `number` and `scale` say which of TPC-H's queries it is, and over how
-    much data. `attempt` tells measurements apart that are made several times.
+    much data. `attempt` tells measurements apart that are made several times. `checkout` is a folder with another
+    version of Slipstream, which is measured in place of this one.
     """
 
     engine: Engine
@@ -46,6 +47,7 @@ class Job:
     number: int = 0
     scale: float = 1.0
     attempt: int = 1
+    checkout: str = ""
 
     def __str__(self) -> str:
         size = f", {self.files_per_batch} file(s) a batch" if self.files_per_batch else ""
@@ -53,7 +55,8 @@ class Job:
         again = f", {self.restart} restart" if self.restart else ""
         query = f"{self.query} {self.number}" if self.number else self.query
         more = f", attempt {self.attempt}" if self.attempt > 1 else ""
-        return f"{query} over {self.dataset}, {ENGINE_NAMES[self.engine]}{size}{slow}{again}{more}"
+        whose = f" of {self.checkout}" if self.checkout else ""
+        return f"{query} over {self.dataset}, {ENGINE_NAMES[self.engine]}{whose}{size}{slow}{again}{more}"
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))

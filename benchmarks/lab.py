@@ -94,9 +94,12 @@ class Lab:
             str(scratch),
             str(result),
         ]
+        environment = self._environment
+        if job.checkout:
+            environment = {**environment, "PYTHONPATH": str(Path(job.checkout, "src").absolute())}
         result.unlink(missing_ok=True)
         with log.open("w") as output:
-            side = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, env=self._environment)
+            side = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, env=environment)
             try:
                 with sampled(side.pid if watch_memory else None) as memory:
                     side.wait(TIME_LIMIT)

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from statistics import median
+from typing import Any, Literal
 
 from benchmarks.age import age
 from benchmarks.data import KEYS, Sizes, make_shop, make_totals, warmed
@@ -28,7 +29,8 @@ class Scale:
     """How much of everything.
 
     `settling` files of a paced feed are fed but not counted; `stores` are the state stores of Structured Streaming that
-    are tried where the target names none.
+    are tried where the target names none. `beside` is a checkout of another version to measure beside this one, so many
+    `rounds` of there and back.
     """
 
     warm_up: int = 60
@@ -51,6 +53,8 @@ class Scale:
     ages: tuple[int, int] = (100, 1_000_000)
     tpch: float = 1.0
     tpch_files: int = 7
+    beside: str = ""
+    rounds: int = 3
 
 
 FULL = Scale()
@@ -75,6 +79,7 @@ QUICK = Scale(
     ages=(100, 20_000),
     tpch=0.01,
     tpch_files=3,
+    rounds=1,
 )
 
 
@@ -200,6 +205,36 @@ def floor(lab: Lab, scale: Scale) -> list[Finding]:
     return [Finding("floor", what, "ms", *p50), *steps]
 
 
+def versions(lab: Lab, scale: Scale) -> list[Finding]:
+    """This version beside another one (`--beside CHECKOUT`), in turn: what a change costs."""
+    if not scale.beside:
+        lab.console.print("  no other version to measure: name its folder with --beside")
+        return []
+    small, large = (
+        _stage_small(lab, scale),
+        Job("slipstream", "totals", stage_backlog(lab, scale), target_latency="2s"),
+    )
+    epochs: dict[str, list[float]] = {"": [], scale.beside: []}
+    rates: dict[str, list[float]] = {"": [], scale.beside: []}
+    for attempt in range(1, scale.rounds + 1):
+        there = ("", scale.beside) if attempt % 2 else (scale.beside, "")
+        for checkout in there:
+            again: dict[str, Any] = {"attempt": attempt, "checkout": checkout}
+            epochs[checkout].append(percentile(lab.measure(replace(small, **again)).batches, 50))
+            rates[checkout].append(lab.measure(replace(large, **again)).rate)
+    within = Target("at_most", 1.03)
+    what = f"beside {scale.beside}, median of {scale.rounds}"
+    return [
+        Finding("versions", f"small epochs {what}, p50", "ms", *_medians(epochs), within),
+        Finding("versions", f"backlog {what}", "rows/s", *_medians(rates), Target("at_least", 1 / 1.03)),
+    ]
+
+
+def _medians(measured: dict[str, list[float]]) -> tuple[float, float]:
+    ours, theirs = measured.values()
+    return median(ours), median(theirs)
+
+
 def tpch(lab: Lab, scale: Scale) -> list[Finding]:
     """Each query of TPC-H after one row in a thousand has changed, beside computing it in full."""
     name = f"tpch-{scale.tpch:g}"
@@ -243,6 +278,7 @@ Name = Literal[
     "recovery",
     "stall",
     "age",
+    "versions",
     "tpch",
 ]
 BENCHMARKS: dict[Name, Callable[[Lab, Scale], list[Finding]]] = {
@@ -258,5 +294,6 @@ BENCHMARKS: dict[Name, Callable[[Lab, Scale], list[Finding]]] = {
     "recovery": recovery,
     "stall": stall,
     "age": age,
+    "versions": versions,
     "tpch": tpch,
 }

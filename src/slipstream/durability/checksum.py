@@ -29,6 +29,7 @@ from slipstream.store.disk import Disk
 from slipstream.store.layout import SUMS, log_number, sums_log
 from slipstream.trace import Span, TraceReader
 from slipstream.trace.rows import (
+    collapse_keyed,
     column,
     identity_columns,
     integers,
@@ -45,38 +46,29 @@ Totals = Mapping[str, int]
 StateSum = Callable[[str, int], int]
 
 
-def epoch_sums(directory: Path, since: int, until: int) -> dict[int, int]:
-    """The checksum of each epoch after `since` up to `until`, from the log of a trace."""
+def change_sum(directory: Path, since: int, until: int) -> int:
+    """The checksum of the updates of the epochs after `since` up to `until`, from the log of a trace."""
     if until <= since:
-        return {}
+        return 0
     reader = TraceReader(directory, until, Span.whole())
     if not is_bag(reader.schema):
-        return {epoch: _keyed_sum(directory, epoch, reader.schema) for epoch in range(since + 1, until + 1)}
-    table = reader.log(since, until, [*_weighed(reader.schema), "epoch"])
-    weighted = weights(table)
-    epochs = integers(table, "epoch")
-    found = dict.fromkeys(range(since + 1, until + 1), 0)
-    order = np.argsort(epochs, kind="stable")
-    firsts = np.flatnonzero(np.diff(epochs[order], prepend=-1)) if len(order) else order
-    sums = np.add.reduceat(weighted[order], firsts) if len(firsts) else weighted
-    found.update(zip(epochs[order][firsts].tolist(), sums.tolist(), strict=True))
-    return found
+        return _keyed_sum(reader, since, until)
+    return int(weights(reader.log(since, until, _weighed(reader.schema))).sum(dtype=np.uint64))
 
 
-def _keyed_sum(directory: Path, epoch: int, schema: pa.Schema) -> int:
-    """The checksum of one epoch of a keyed trace: the new versions of its keys less the old ones."""
+def _keyed_sum(reader: TraceReader, since: int, until: int) -> int:
+    """The same of a keyed trace: the newest versions of the keys that changed, less the versions before them."""
+    schema = reader.schema
     keys, values = key_columns(schema), value_columns(schema)
-    table = TraceReader(directory, epoch, Span.whole(), schema=schema).log(
-        epoch - 1, epoch, ["h", *keys, *values, "diff"]
-    )
+    table = reader.log(since, until, ["h", *keys, *values, "epoch", "diff"])
     h = integers(table, "h")
-    if (h[1:] < h[:-1]).any():
-        table = table.take(pa.array(np.argsort(h, kind="stable"))).combine_chunks()
+    if until > since + 1 or (h[1:] < h[:-1]).any():
+        table = collapse_keyed(table, keep_tombstones=True)
         h = integers(table, "h")
     there = integers(table, "diff") != 0
     total = int(row_hashes(table.select([*keys, *values]))[there].sum(dtype=np.uint64))
-    if epoch > 1:
-        before = TraceReader(directory, epoch - 1, Span.whole(), schema=schema)
+    if since > 0:
+        before = TraceReader(reader.directory, since, Span.whole(), schema=schema)
         known, old = before.newest(h, [column(table, name) for name in keys])
         for name in reversed(keys):
             old = old.add_column(0, name, column(table, name))

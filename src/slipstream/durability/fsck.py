@@ -20,6 +20,7 @@ import stat
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 from slipstream.durability.checksum import MODULUS, read_totals
@@ -326,11 +327,10 @@ class _StoreCheck:
             if work.state_sum(trace, last) != known[last]:
                 self._find(trace, f"its rows as of epoch {last} do not add up to the epoch checksums")
                 return
-            for epoch, change in work.epoch_sums(trace, reach, last).items():
-                if {epoch, epoch - 1} <= known.keys() and (
-                    known[epoch] - known[epoch - 1] - change
-                ) % MODULUS:
-                    self._find(trace, f"its changes of epoch {epoch} do not add up to the epoch checksums")
+            for since, until in pairwise(sorted(epoch for epoch in known if epoch >= reach)):
+                if (known[until] - known[since] - work.change_sum(trace, since, until)) % MODULUS:
+                    told = f"epoch {until}" if until == since + 1 else f"epochs {since + 1} to {until}"
+                    self._find(trace, f"its changes of {told} do not add up to the epoch checksums")
         except (MissingLayer, HistoryForgotten):
             self._unchecked.append(f"the history of {trace} against checksums")
         except DamagedLayer as damage:

@@ -91,9 +91,9 @@ class LayerWork(Protocol):
         """Give memory back that was needed for the moment."""
         ...
 
-    def epoch_sums(self, trace: str, since: int, until: int) -> dict[int, int]:
-        """The checksum of the updates of each epoch after `since` up to `until`. Raises HistoryForgotten or
-        MissingLayer where they are not there one by one any more.
+    def change_sum(self, trace: str, since: int, until: int) -> int:
+        """The checksum of the updates of the epochs after `since` up to `until`. Raises HistoryForgotten or
+        MissingLayer where these are merged with others.
         """
         ...
 
@@ -176,8 +176,8 @@ class LocalWork:
     def release(self) -> None:
         pa.default_memory_pool().release_unused()
 
-    def epoch_sums(self, trace: str, since: int, until: int) -> dict[int, int]:
-        return checksum.epoch_sums(self._store.root / trace, since, until)
+    def change_sum(self, trace: str, since: int, until: int) -> int:
+        return checksum.change_sum(self._store.root / trace, since, until)
 
     def state_sum(self, trace: str, epoch: int) -> int:
         return checksum.state_sum(self._store.root / trace, epoch)

@@ -1,9 +1,10 @@
 """The part that adds up epoch checksums, and then tells the others of the epoch (`durability.checksum`).
 
-It comes first, because a merge collapses epochs: once the others have heard of an epoch, its updates may not be there
-one by one any more. It also sets the pace. Between two words it rests for as long as what the last one caused takes
-more than the agent's share of a core: the more there is to do, the more epochs go out together, and the engine keeps
-the cores.
+It comes first, because a merge collapses epochs: once the others have heard of an epoch, its updates may be merged with
+older ones. It also sets the pace. Between two words it rests for as long as what the last one caused takes more than
+the agent's share of a core: the more there is to do, the more epochs go out together, and the engine keeps the cores.
+Epochs that go out together are added up together: a key that changed in each of them counts once, and the totals that
+are noted are those as of the last.
 
 Where the total of a view is not known (it is new, or a layer was damaged when its turn came, or history does not
 reach back to where it was known), it begins with the checksum of what the view holds now. From then on it proves what
@@ -27,7 +28,7 @@ from slipstream.store.events import fields
 from slipstream.store.layout import SUMS, log_number, sums_log
 from slipstream.store.store import Store
 
-SHARE = 0.2  # of one core that the agent takes while words follow each other
+SHARE = 0.1  # of one core that the agent takes while words follow each other
 _REST_STEP, _SHORT_REST, LONGEST_REST = 0.02, 1.0, 10.0
 _IDLE = 1.0
 _LARGEST = 1 << 22  # bytes of a log of sums; then it begins anew
@@ -90,16 +91,14 @@ class Sums:
         return _IDLE
 
     def _add_up(self, log: _SumsLog, until: int) -> dict[str, int]:
-        """Note the totals of each epoch up to `until`; the last ones."""
+        """Note the totals as of an epoch, and give them."""
         traces = self._store.catalog().summed()
-        since = log.epoch
-        if until <= since and log.totals.keys() >= traces.keys():
+        if until <= log.epoch and log.totals.keys() >= traces.keys():
             return log.totals
-        by_epoch: dict[int, dict[str, int]] = {epoch: {} for epoch in range(since + 1, until + 1)}
-        by_epoch.setdefault(until, dict(log.totals))
+        totals: dict[str, int] = {}
         for key, trace in traces.items():
             try:
-                self._add_up_trace(log, key, trace, until, by_epoch)
+                totals[key] = self._total(log, key, trace, until)
             except DamagedLayer as damage:
                 self._healing.found(self.name, damage)
             except MissingLayer as missing:
@@ -107,26 +106,20 @@ class Sums:
                     "a view cannot be summed up",
                     extra=fields(part=self.name, trace=trace, epoch=until, cause=str(missing)),
                 )
-        for epoch in sorted(by_epoch):
-            log.append(epoch, by_epoch[epoch])
-        return by_epoch[until]
+        log.append(until, totals)
+        return totals
 
-    def _add_up_trace(
-        self, log: _SumsLog, key: str, trace: str, until: int, by_epoch: dict[int, dict[str, int]]
-    ) -> None:
-        total = log.totals.get(key, 0 if log.epoch == 0 else None)
-        if total is not None:
+    def _total(self, log: _SumsLog, key: str, trace: str, until: int) -> int:
+        known = log.totals.get(key, 0 if log.epoch == 0 else None)
+        if known is not None:
             try:
-                for epoch, change in sorted(self._work.epoch_sums(trace, log.epoch, until).items()):
-                    total = (total + change) % MODULUS
-                    by_epoch[epoch][key] = total
-                return
+                return (known + self._work.change_sum(trace, log.epoch, until)) % MODULUS
             except (HistoryForgotten, MissingLayer):
                 _LOG.warning(
                     "the checksum of a view begins anew: its epochs are not there one by one",
                     extra=fields(part=self.name, trace=trace, epoch=until),
                 )
-        by_epoch[until][key] = self._work.state_sum(trace, until)
+        return self._work.state_sum(trace, until)
 
 
 class _SumsLog:

@@ -253,17 +253,14 @@ class ModelWork:
     def release(self) -> None:
         pass
 
-    def epoch_sums(self, trace: str, since: int, until: int) -> dict[int, int]:
+    def change_sum(self, trace: str, since: int, until: int) -> int:
         names = valid(*self._layers.listed(trace))
         try:
             pieces = tile(names, since + 1, until, Span.whole(), whole=False, directory=trace)
         except MissingLayer:
             reach = history_reach(names, until, Span.whole())
             raise HistoryForgotten(trace, since, until, reach) from None
-        found = dict.fromkeys(range(since + 1, until + 1), 0)
-        for row, epoch, diff in self._layers.taken(trace, pieces):
-            found[epoch] = (found[epoch] + hash_of(row) * diff) % _MODULUS
-        return found
+        return sum(hash_of(row) * diff for row, _, diff in self._layers.taken(trace, pieces)) % _MODULUS
 
     def state_sum(self, trace: str, epoch: int) -> int:
         contents = self._layers.contents(trace, epoch)
