@@ -273,11 +273,28 @@ def _separate(columns: Sequence[pa.Array], order: Ints, fresh: Bools, differing:
 
 
 def _sort_inside(order: Ints, fresh: Bools, within: Sequence[Ints]) -> Ints:
+    """Put the rows of each group in the order of `within`, and then of their positions. Layers that are gathered in the
+    order of their epochs need no sorting: a stable order by hash has kept it.
+    """
+    if _is_sorted_inside(order, fresh, within):
+        return order
     groups, shared = np.cumsum(fresh), _shared(fresh)
     rows = order[shared]
     order = order.copy()
     order[shared] = rows[np.lexsort([rows, *(keys[rows] for keys in reversed(within)), groups[shared]])]
     return order
+
+
+def _is_sorted_inside(order: Ints, fresh: Bools, within: Sequence[Ints]) -> bool:
+    repeats = np.flatnonzero(~fresh)
+    before, here = order[repeats - 1], order[repeats]
+    for keys in within:
+        former, latter = keys[before], keys[here]
+        if (former > latter).any():
+            return False
+        tied = former == latter
+        before, here = before[tied], here[tied]
+    return bool((before < here).all())
 
 
 def _shared(fresh: Bools) -> Bools:
