@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import shutil
+import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
+import slipstream
 from slipstream.clock import ManualClock
 from slipstream.durability.board import Progress, Replication, Word
 from slipstream.durability.ledger import StoreLedger, Upkeep
@@ -602,3 +606,71 @@ def test_a_job_that_fails_with_trouble_of_the_store_is_run_again(engine: Callabl
     it.job.before = once(StoreTrouble("the disk hiccups"))
     loop.run("caught_up")
     assert (it.job.epochs, it.notices[0]) == ([1, 1], "waiting: the disk hiccups")
+
+
+def interrupted_at(line: int, run: Callable[[], object]) -> bool:
+    """Call a function, and press Ctrl-C before the given line of the loop; whether it came to that many."""
+    left = line
+    loop = str(Path(slipstream.__file__).parent / "epoch")
+
+    def trace(frame: FrameType, event: str, arg: object) -> Any:
+        nonlocal left
+        if event == "line" and frame.f_code.co_filename.startswith(loop):
+            left -= 1
+            if left == 0:
+                signal.raise_signal(signal.SIGINT)
+        return trace
+
+    sys.settrace(trace)
+    try:
+        run()
+    except KeyboardInterrupt:
+        pass
+    finally:
+        sys.settrace(None)
+    return left <= 0
+
+
+def test_an_interrupt_at_any_line_of_a_run_loses_nothing(tmp_path: Path) -> None:
+    line, interrupted = 0, True
+    while interrupted:
+        line += 1
+        it = Engine(tmp_path / str(line))
+        loop = it.begin({"t": Source("a", "b")})
+        interrupted = interrupted_at(line, lambda loop=loop: loop.run("caught_up"))  # type: ignore[misc]
+        loop.run("caught_up")
+        history = it.history()
+        assert [cut.ranges for cut in history.cuts] == [{"t": ["a"]}, {"t": ["b"]}], f"at line {line}"
+        assert history.frontier == loop.frontier == 2
+        assert [word.computed for word in it.agent.words] == [1, 2], "the agent heard of both"
+        it.claim.release()
+    assert line > 100
+
+
+def test_a_second_interrupt_is_not_kept_waiting(engine: Callable[..., Engine]) -> None:
+    it = engine()
+    loop = it.begin({"t": Source("a")})
+    reached = []
+
+    def hang(report: EpochReport) -> None:
+        signal.raise_signal(signal.SIGINT)
+        reached.append("after the first")
+        signal.raise_signal(signal.SIGINT)
+        reached.append("after the second")
+
+    loop.listeners.append(hang)
+    with pytest.raises(KeyboardInterrupt):
+        loop.run("caught_up")
+    assert reached == ["after the first"]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler, "as it was before"
+
+
+def test_a_loop_in_another_thread_leaves_signals_alone(engine: Callable[..., Engine]) -> None:
+    it = engine()
+    loop = it.begin({"t": Source("a")})
+    handlers = []
+    loop.listeners.append(lambda report: handlers.append(signal.getsignal(signal.SIGINT)))
+    thread = threading.Thread(target=lambda: loop.run("caught_up"))
+    thread.start()
+    thread.join()
+    assert handlers == [signal.getsignal(signal.SIGINT)]

@@ -11,7 +11,8 @@ the engine lives listens to its `turns`: they come before every epoch, many time
 do, and a few times a second while it waits for something. What it waits for is told to its `notices`, once.
 
 Nothing here waits for a disk or a replica, unless the user has limited how much may be unsafe, or the disk fails. An
-interrupt (`KeyboardInterrupt`) passes through: the next `run` goes on with the epoch that was in hand.
+interrupt (`KeyboardInterrupt`) passes through where nothing can be lost by it (`interrupts`), and the next `run` goes
+on with the epoch that was in hand.
 
 An epoch needs new input, with one exception: where a view has rows over no input (an aggregate without keys, a
 constant), the first epoch is computed even if there is none yet. Before it, at epoch 0, every view is empty.
@@ -29,6 +30,7 @@ from slipstream.clock import Clock
 from slipstream.crashing import crash_point, crash_points
 from slipstream.epoch.behind import Behind, Forgetful
 from slipstream.epoch.cut import Budget
+from slipstream.epoch.interrupts import Shield
 from slipstream.epoch.job import Given, Job
 from slipstream.epoch.ledger import Ledger
 from slipstream.epoch.machine import (
@@ -185,24 +187,30 @@ class Loop:
         summary = self._summary = Summary()
         began = self._clock.monotonic()
         event: Event = RunAsked(until)
-        while True:
-            self._state, instructions = decide(self._state, event)
-            for instruction in instructions:
-                match instruction:
-                    case Stop(error=None):
-                        summary.seconds = self._clock.monotonic() - began
-                        return summary
-                    case Stop(error=error):
-                        assert error is not None
-                        told = fields(epoch=self._frontier, cause=str(error))
-                        _LOG.error("the run failed", extra=told)
-                        raise error
-                    case Beat() | Say():
-                        self._show(instruction)
-                    case _:
-                        event = self._answer(instruction)
-            if self._stopping.is_set() and not self._state.stopping:
-                self._state, _ = decide(self._state, StopAsked())
+        with Shield() as shield:
+            while True:
+                self._state, instructions = decide(self._state, event)
+                if isinstance(self._state.asked, Look):  # a turn begins: nothing is in hand
+                    shield.allow()
+                for instruction in instructions:
+                    match instruction:
+                        case Stop(error=None):
+                            summary.seconds = self._clock.monotonic() - began
+                            return summary
+                        case Stop(error=error):
+                            assert error is not None
+                            told = fields(epoch=self._frontier, cause=str(error))
+                            _LOG.error("the run failed", extra=told)
+                            raise error
+                        case Beat() | Say():
+                            self._show(instruction)
+                        case Compute() | Explain() | Heal() | Wait():
+                            with shield.lifted():
+                                event = self._answer(instruction)
+                        case _:
+                            event = self._answer(instruction)
+                if self._stopping.is_set() and not self._state.stopping:
+                    self._state, _ = decide(self._state, StopAsked())
 
     def stop(self) -> None:
         """Let the epoch in hand finish and begin no other."""
