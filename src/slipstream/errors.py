@@ -407,6 +407,18 @@ class DamagedLineage(SlipstreamError):
     """The lineage of a store does not fit together."""
 
 
+class LostLineage(DamagedLineage):
+    """A store was computed further than its lineage tells."""
+
+    def __init__(self, store: str, epoch: int, witness: str) -> None:
+        super().__init__(
+            f"the store '{store}' was computed past epoch {epoch}, which is the newest that its lineage still tells: "
+            f"{witness}. Nothing older is shown as the present: start the app, which recovers what it can or says what "
+            f"it lacks, or put the lineage back from a replica with `slipstream fsck {store} --repair`. Epochs up to "
+            f"{epoch} can be read by number."
+        )
+
+
 class UnknownEpoch(SlipstreamError):
     """A point in time or an epoch that the store cannot show."""
 
