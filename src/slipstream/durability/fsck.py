@@ -191,7 +191,7 @@ class _StoreCheck:
             self._find(layout.LINEAGE, lost)
 
     def _claims(self) -> None:
-        known = {name for name in self._disk.list(layout.INCARNATIONS) if name.isdigit()}
+        known = {name for name in self._disk.list(layout.INCARNATIONS) if layout.number_of(name) is not None}
         for number in log_numbers(self._disk):
             if str(number) not in known:
                 self._find(layout.claim_of(number), "the claim is missing, and its log is there")
@@ -374,7 +374,7 @@ def _is_known(name: str) -> bool:
         case [layout.COPIES, layout.FORMAT | layout.CATALOG]:
             return True
         case [layout.INCARNATIONS, number]:
-            return number.isdigit()
+            return layout.number_of(number) is not None
         case [layout.LINEAGE | layout.SUMS, log]:
             return layout.log_number(log) is not None or log.endswith(".json")
         case [layout.TRACES, _, _, file]:

@@ -138,6 +138,15 @@ def read_owner(objects: Objects) -> Identity | None:
     return _said_owner(objects) or UNKNOWN  # another part of this app may have come at the same moment
 
 
+def is_named(objects: Objects) -> bool:
+    """Whether a replica says whose it is, be it readable or not."""
+    try:
+        objects.get(OWNER)
+    except FileNotFoundError:
+        return False
+    return True
+
+
 def _said_owner(objects: Objects) -> Identity | None:
     try:
         found = documents.decode(objects.get(OWNER))

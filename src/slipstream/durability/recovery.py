@@ -11,7 +11,7 @@ replica's, object by object, the newest epoch of that history is chosen for whic
 | fetch | replicas fill the gaps | those layers are brought |
 | step back | the newest epochs have no cover anywhere | they are computed again, from their cuts as they were |
 | restore | the store has no lineage or no catalog, or a replica is ahead | the store is made what replicas hold |
-| start empty | no sign of life anywhere, and every replica was heard | a new app |
+| start empty | no sign of life anywhere, and every replica was heard | a new app (consent: see below) |
 | refuse | anything else | an error says what is there, what is missing, and which commands choose |
 
 **Never a silent step back.** What was promised is the newest epoch that was ever called safe, as far as anybody
@@ -20,7 +20,10 @@ cannot say how far it was, every replica that was not heard or has lost everythi
 lineage that is known to have been there, needs consent (`accept_loss`). Epochs after the promise are another matter:
 their input is still there, because input is forgotten only once it is safe.
 
-**Never an empty start.** Where there is any sign of life and none of it can be used, no consent helps.
+**Never an empty start.** Where there is any sign of life and none of it can be used, no consent helps. There is one
+exception: where the store is gone, and a replica holds nothing but the name of its app or a claim from before the
+first epoch, no epoch was ever durable. Whether there were any that are lost with the store nobody can say, so that
+needs consent.
 
 A layer of the store counts only if this history made it: its incarnation's log is here, or a commit has its digest,
 or an unfinished recovery of this very history brought it. What is left over from another history is dropped.
@@ -97,7 +100,8 @@ class Commit:
 class Remote:
     """A replica. commits: those that count, newest first. overruled: those that do not, because of a later incarnation
     that has none itself. copies: stretches of lineage. objects: which are there, and their sizes. incarnation: the
-    highest that left a trace there. error: why it cannot be read.
+    highest that left a trace there. life: whether anything is there of a store that had begun. bare: there is nothing
+    but whose replica it is, or who claimed it before the first epoch. error: why it cannot be read.
     """
 
     url: str
@@ -109,6 +113,7 @@ class Remote:
     objects: Mapping[str, int] = field(default_factory=dict)
     incarnation: int = 0
     life: bool = False
+    bare: bool = False
 
     @property
     def reached(self) -> int | None:
@@ -189,15 +194,20 @@ def decide(
     if isinstance(owner, SlipstreamError):
         return Plan(Kind.REFUSE, judged=judged, error=owner)
     if not local.life and not any(remote.life for remote in remotes):
-        if all(remote.error is None for remote in remotes):
-            return Plan(Kind.START_EMPTY, judged=judged, identity=owner)
-        return Plan(Kind.REFUSE, judged=judged, error=_impossible(local, ["there is no store"], judged))
+        if any(remote.error is not None for remote in remotes):
+            return Plan(Kind.REFUSE, judged=judged, error=_impossible(local, ["there is no store"], judged))
+        gone = [f"{each.url} is of a store that is gone, and holds nothing" for each in remotes if each.bare]
+        if gone and not accept_loss:
+            error: SlipstreamError = WouldLose(local.root, 0, gone, (), judged[1:])
+            return Plan(Kind.REFUSE, judged=judged, error=error)
+        why = tuple(f"accepted: {each}" for each in gone)
+        return Plan(Kind.START_EMPTY, judged=judged, identity=owner, why=why)
     families = _families(local, remotes, owner, overruled=False)
     if any(remote.overruled for remote in remotes):
         families += _families(local, remotes, owner, overruled=True)
     best = max((_judged(family, remotes, safe_on, rebuild) for family in families), key=_rank)
     if best.impossible:
-        error: SlipstreamError = _impossible(local, best.impossible, judged)
+        error = _impossible(local, best.impossible, judged)
         return replace(best.plan, kind=Kind.REFUSE, judged=judged, error=error)
     if best.consent and not accept_loss:
         error = WouldLose(local.root, best.plan.epoch, best.consent, best.plan.lost, judged[1:])

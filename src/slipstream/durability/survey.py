@@ -68,8 +68,9 @@ def survey(store: Store, *, whole: bool = False, deep: bool = False) -> Local:
         or fences
         or any(names.values())
         or restoring
-        or disk.list(layout.SUMS)
+        or any(disk.list(folder) for folder in (layout.SUMS, layout.SOURCES, layout.EVENTS))
         or any(disk.exists(name) or disk.exists(layout.copy_of(name)) for name in used)
+        or store.had_begun()
     )
     return Local(
         root=str(store.root),

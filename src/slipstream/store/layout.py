@@ -4,7 +4,7 @@
     catalog.json          sources and views: what readers need to read a view's trace
     copies/               a second copy of either of them
     lock                  held by the running engine (flock: it falls with the process, however that ends)
-    incarnations/N        created once, by the start that claimed number N
+    incarnations/N        created once, by the start that claimed number N; says so once N has begun
     lineage/N.log         the lineage log of incarnation N, a chain of checked lines
     lineage/base.json     what the logs add up to as of an epoch, so that a start reads only what follows
     lineage/earlier.json  the base before that one
@@ -60,7 +60,12 @@ def copy_of(name: str) -> str:
     return f"{COPIES}/{name}"
 
 
+def number_of(name: str) -> int | None:
+    """The incarnation that a name is the number of, as it is written here; None for anything else."""
+    return int(name) if name.isascii() and name.isdigit() and str(int(name)) == name else None
+
+
 def log_number(name: str) -> int | None:
     """The incarnation whose log a file of `lineage/` or `sums/` is; None for anything else."""
     stem, dot, suffix = name.rpartition(".")
-    return int(stem) if dot and suffix == "log" and stem.isdigit() else None
+    return number_of(stem) if dot and suffix == "log" else None
