@@ -200,7 +200,7 @@ class _StoreCheck:
         for name in sorted(known):
             try:
                 app = json.loads(self._disk.read(layout.claim_of(int(name))))["app"]
-            except (ValueError, KeyError, TypeError, OSError):
+            except (ValueError, KeyError, TypeError, RecursionError, OSError):
                 self._find(layout.claim_of(int(name)), "it cannot be read")
                 continue
             if self._local.identity is not None and app != self._local.identity.app:
@@ -467,7 +467,7 @@ def _objects(objects: Objects, remote: Remote) -> tuple[list[Finding], list[Find
             claimed = json.loads(_get(objects, name) or b"")
             if remote.owner is not None and Identity(**claimed) != remote.owner:
                 findings.append(Finding(name, f"it is a claim of another app ('{claimed['app']}')"))
-        except (ValueError, TypeError, KeyError):
+        except (ValueError, TypeError, KeyError, RecursionError):
             findings.append(Finding(name, "it cannot be read"))
     told += [
         Finding(name, "it is nobody's") for name in objects.list("commits") if CommitName.parse(name) is None

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from slipstream.clock import Clock, SystemClock
-from slipstream.durability.checksum import decode_totals
+from slipstream.durability.checksum import totals_of
 from slipstream.durability.joining import UNKNOWN, Guarded, Opener, is_named, read_owner
 from slipstream.durability.manifest import (
     ClaimName,
@@ -141,7 +141,7 @@ def _commit(objects: Objects, name: CommitName) -> Commit | None:
             catalog = None
     summed = _document(objects, manifest.objects.get(manifest.sums))
     if summed is not None and summed.get("epoch") == manifest.epoch:
-        totals = decode_totals(summed["totals"])
+        totals = totals_of(summed)
     return Commit(name, manifest, catalog=catalog, totals=totals)
 
 

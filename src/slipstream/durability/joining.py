@@ -131,7 +131,7 @@ def read_owner(objects: Objects) -> Identity | None:
     for claim in sorted(claims, reverse=True):
         try:
             return _identity(json.loads(objects.get(claim)))
-        except (ValueError, FileNotFoundError):
+        except (ValueError, RecursionError, FileNotFoundError):
             continue
     if not any(objects.list(folder) for folder in _FOLDERS):
         return None

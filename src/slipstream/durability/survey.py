@@ -19,6 +19,7 @@ from slipstream.store.catalog import Catalog, read_catalog
 from slipstream.store.disk import Disk
 from slipstream.store.layers import valid
 from slipstream.store.lineage import read_lineage
+from slipstream.store.shapes import checked
 from slipstream.store.store import Identity, Store
 from slipstream.trace import Fence, LayerName
 
@@ -128,8 +129,9 @@ def read_restoring(disk: Disk) -> Restoring | None:
         return None
     found = documents.decode(raw)
     try:
-        return Restoring(**found) if isinstance(found, dict) else Restoring(0, 0, "", f"the note: {found}")
-    except TypeError:
+        note = Restoring(**found) if isinstance(found, dict) else Restoring(0, 0, "", f"the note: {found}")
+        return checked(note)
+    except (TypeError, ValueError):
         return Restoring(0, 0, "", "the note makes no sense")
 
 

@@ -72,6 +72,8 @@ class LocalDisk:
     def read(self, name: str, offset: int = 0, length: int | None = None) -> bytes:
         """The bytes of a file from an offset on: to its end, or so many of them as there are."""
         with self._named(), (self._root / name).open("rb") as file:
+            if offset > os.fstat(file.fileno()).st_size:
+                return b""
             file.seek(offset)
             return file.read(-1 if length is None else length)
 
@@ -117,6 +119,8 @@ class LocalDisk:
                     if flushed:
                         file.flush()
                         os.fsync(file.fileno())
+                if path.is_dir():
+                    self.remove(name)
                 temporary.replace(path)
             except BaseException:
                 with suppress(OSError):
@@ -143,9 +147,13 @@ class LocalDisk:
             os.truncate(self._root / name, size)
 
     def remove(self, name: str) -> None:
-        """Remove a file, if it is there."""
+        """Remove a file, if it is there. A folder in its place is nobody's, and is moved aside."""
+        path = self._root / name
         with self._named(), suppress(FileNotFoundError):
-            (self._root / name).unlink()
+            try:
+                path.unlink()
+            except IsADirectoryError:
+                path.rename(path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}"))
 
     def make_folder(self, name: str) -> None:
         with self._named(), suppress(FileExistsError):

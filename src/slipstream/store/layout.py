@@ -41,6 +41,8 @@ SPOOL = ".spool"
 REBUILD = ".rebuild"
 PROBE = ".probe"
 
+_DIGITS = 18  # of a number within 64 bits
+
 FOLDERS = (INCARNATIONS, LINEAGE, SUMS, SOURCES, TRACES, COPIES, EVENTS)
 
 
@@ -62,7 +64,8 @@ def copy_of(name: str) -> str:
 
 def number_of(name: str) -> int | None:
     """The incarnation that a name is the number of, as it is written here; None for anything else."""
-    return int(name) if name.isascii() and name.isdigit() and str(int(name)) == name else None
+    plain = name.isascii() and name.isdigit() and len(name) <= _DIGITS
+    return int(name) if plain and str(int(name)) == name else None
 
 
 def log_number(name: str) -> int | None:

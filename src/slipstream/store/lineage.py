@@ -30,7 +30,6 @@ have lost something. What is damaged *before* a base is found by whoever reads t
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -39,12 +38,14 @@ from slipstream.errors import DamagedLineage, UnknownEpoch
 from slipstream.store import chain, documents
 from slipstream.store.disk import Disk
 from slipstream.store.layout import BASE, EARLIER_BASE, LINEAGE, lineage_log, log_number
+from slipstream.store.shapes import checked
 
 JSON = Any
 EVERY = 2048
 """A base stands at an epoch that is a multiple of it: so readers and writers need to remember few places."""
 _TAIL = 1 << 16
 _ANCHOR = 1 << 12
+_LATEST = 250_000_000_000  # seconds: some time in the year 9892
 
 
 @dataclass(frozen=True)
@@ -159,7 +160,7 @@ class Base:
     @staticmethod
     def decode(body: Mapping[str, JSON]) -> Base:
         marks = (Mark(Place(*place), clock) for *place, clock in body["marks"])
-        return Base(**{**body, "marks": tuple(marks)})
+        return checked(Base(**{**body, "marks": tuple(marks)}))
 
 
 @dataclass(frozen=True)
@@ -707,7 +708,7 @@ def _end_of(raw: bytes, *, from_start: bool) -> tuple[int, bool, bool] | None:
         if not proven(i):
             continue
         try:
-            record = decode_record(json.loads(lines[i][17:]))
+            record = decode_record(chain.body_of(lines[i][17:]))
         except (ValueError, DamagedLineage):
             continue
         later = range(i + 1, len(lines))
@@ -758,6 +759,8 @@ def decode_record(line: Mapping[str, JSON]) -> Record:
         match line:
             case {"began": int(number), "after": int(after), "upto": int(upto), "app": str(app)}:
                 follows = line.get("follows")
+                if follows is not None and not _is_link(follows, number):
+                    raise ValueError("it follows no log before it")
                 return Began(
                     incarnation=number,
                     after=after,
@@ -767,7 +770,7 @@ def decode_record(line: Mapping[str, JSON]) -> Record:
                     brought=tuple(int(each) for each in line.get("brought", ())),
                 )
             case {"cut": int(epoch), "clock": float() | int() as clock, "ranges": dict(ranges)}:
-                return Cut(epoch, clock, ranges, line.get("watermarks", {}))
+                return Cut(epoch, _time(clock), ranges, _each(int, line.get("watermarks", {})))
             case {
                 "computed": int(epoch),
                 "clock": float() | int() as clock,
@@ -776,20 +779,34 @@ def decode_record(line: Mapping[str, JSON]) -> Record:
             }:
                 return Computed(
                     epoch=epoch,
-                    clock=clock,
-                    seconds=seconds,
+                    clock=_time(clock),
+                    seconds=_time(seconds),
                     rows=rows,
-                    rejected=line.get("rejected", {}),
-                    late=line.get("late", {}),
-                    latest=line.get("latest", {}),
-                    layers=line.get("layers", {}),
-                    safe=line.get("safe", 0),
+                    rejected=_each(int, line.get("rejected", {})),
+                    late=_each(int, line.get("late", {})),
+                    latest=_each(int, line.get("latest", {})),
+                    layers=_each(str, line.get("layers", {})),
+                    safe=int(line.get("safe", 0)),
                 )
             case {"dropped": int(epoch)}:
                 return Dropped(epoch)
     except (TypeError, ValueError, IndexError, KeyError):
         pass
-    raise DamagedLineage(f"a line is no record of lineage: {str(dict(line))[:100]}")
+    raise DamagedLineage(f"a line is no record of lineage: {str(line)[:100]}")
+
+
+def _time(seconds: float) -> float:
+    """Seconds that a calendar knows."""
+    if not abs(seconds) < _LATEST:
+        raise ValueError("no time")
+    return seconds
+
+
+def _each(kind: type, said: JSON) -> Mapping[str, JSON]:
+    """A mapping of names to values of a type."""
+    if type(said) is not dict or not all(type(each) is kind for each in said.values()):
+        raise ValueError("no such mapping")
+    return said
 
 
 def write_base(disk: Disk, base: Base, before: Base | None = None) -> None:

@@ -99,11 +99,14 @@ class Store:
         except DamagedDocument:
             self._refuse_first_format()
             raise
-        if body is None:
-            return None
-        if body["format"] > FORMAT:
-            raise NewerFormat(str(self.root), body["format"], FORMAT)
-        return Identity(body["app"], body["id"])
+        match body:
+            case None:
+                return None
+            case {"format": int(found)} if found > FORMAT:
+                raise NewerFormat(str(self.root), found, FORMAT)
+            case {"format": int(), "app": str(app), "id": str(id)}:
+                return Identity(app, id)
+        raise DamagedDocument(str(self.root), layout.FORMAT, f"{layout.FORMAT}: it says no app")
 
     @property
     def name(self) -> str:
@@ -149,7 +152,7 @@ class Store:
                 said = json.loads(raw) if raw else {}
             except FileNotFoundError:
                 continue
-            except (ValueError, IsADirectoryError):
+            except (ValueError, RecursionError, IsADirectoryError):
                 return True
             if not isinstance(said, dict) or "began" in said:
                 return True
@@ -163,7 +166,7 @@ class Store:
         """A store of format 1 had a plain JSON file in the place of the document."""
         try:
             said = json.loads(self.disk.read(layout.FORMAT))
-        except (FileNotFoundError, IsADirectoryError, ValueError):
+        except (FileNotFoundError, IsADirectoryError, ValueError, RecursionError):
             return
         if isinstance(said, dict) and said.get("format") == 1:
             raise OlderFormat(str(self.root), 1, FORMAT)
