@@ -665,7 +665,10 @@ class WouldLose(SlipstreamError):
     ) -> None:
         self.epoch = epoch
         given_up = "; ".join(lost)
-        needed = f" Epochs after it took this input: {given_up}." if given_up else ""
+        taken = (
+            "Epochs after it took this input, which is taken again in new epochs as far as it is still there"
+        )
+        needed = f" {taken}: {given_up}." if given_up else ""
         super().__init__(
             f"the store '{store}' can go on from epoch {epoch} only: {'; '.join(reasons)}.{needed} Replicas: "
             f"{'; '.join(heard) or 'no replica was named'}. Nothing was changed. Bring a replica or the store's folder "

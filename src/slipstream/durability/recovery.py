@@ -419,9 +419,9 @@ def _judged(family: _Family, remotes: Sequence[Remote], safe_on: int, rebuild: C
     if epoch == 0 and frontier and _was_persisted(family):
         gaps = "; ".join(found.gaps(frontier))
         consent.append(f"all of epochs 1 to {frontier} would be computed again ({gaps})")
-    lost = _lost_input(chain, epoch, max(promised if promised < _UNKNOWN else 0, frontier)) if consent else ()
+    lost = _lost_input(chain, epoch) if consent else ()
     kind = _kind(own, epoch, frontier, fetch)
-    why = [*_told(family, found, kind, epoch, frontier, upto, fetch), *holes]
+    why = [*_told(family, found, kind, epoch, frontier, upto, fetch, anew=bool(consent)), *holes]
     plan = replace(
         base,
         kind=kind,
@@ -765,11 +765,11 @@ def _checks(family: _Family, epoch: int) -> tuple[tuple[int, Mapping[str, int]],
     return tuple(sorted((at, totals) for at, totals in found.items() if at <= epoch))
 
 
-def _lost_input(chain: Chain, epoch: int, upto: int) -> tuple[str, ...]:
-    """The input of some epochs, by source."""
+def _lost_input(chain: Chain, epoch: int) -> tuple[str, ...]:
+    """The input of all later epochs whose cuts are known, by source."""
     ranges: dict[str, list[object]] = {}
     for cut in chain.history.cuts:
-        if epoch < cut.epoch <= upto:
+        if cut.epoch > epoch:
             for source, taken in cut.ranges.items():
                 ranges.setdefault(source, []).append(taken)
     return tuple(f"source '{name}': {_described(taken)}" for name, taken in sorted(ranges.items()))
@@ -796,8 +796,10 @@ def _told(
     frontier: int,
     upto: int,
     fetch: Sequence[Wanted],
+    *,
+    anew: bool,
 ) -> list[str]:
-    """What the user must know."""
+    """What the user must know. anew: later epochs are not computed as they were cut (consent was needed)."""
     told = []
     local = family.local
     urls = sorted({each.url for each in fetch}) or sorted({each.url for each in family.remotes if each.life})
@@ -812,7 +814,12 @@ def _told(
     torn = family.chain.lineage.torn or family.chain.gap
     if torn is not None and not told:
         told.append(f"{torn}: what it told of is computed again")
-    if epoch < frontier:
+    if anew and epoch < max(upto, frontier):
+        told.append(
+            f"the input of epochs {epoch + 1} to {max(upto, frontier)} is taken again as far as it is still there, in "
+            "epochs that are cut anew"
+        )
+    elif epoch < frontier:
         told.append(f"epochs {epoch + 1} to {max(upto, frontier)} are computed again, from the same input")
     elif kind is Kind.RESTORE and upto > epoch:
         told.append(
