@@ -26,10 +26,13 @@ from slipstream.dataflow.contents import Contents
 from slipstream.durability.board import read_replication
 from slipstream.durability.frontiers import Frontiers, frontiers
 from slipstream.durability.newest import find_newest, newest_epoch
+from slipstream.epoch.machine import GOING_ON, WAITING
 from slipstream.epoch.report import percentile
 from slipstream.errors import MissingLayer
 from slipstream.observe.consumed import Consumed, consumed
 from slipstream.store.catalog import Catalog, SourceEntry, ViewEntry
+from slipstream.store.disk import trouble_of
+from slipstream.store.events import read_events
 from slipstream.store.lineage import Computed, History, read_history, read_lineage
 from slipstream.store.store import Store
 from slipstream.trace import (
@@ -87,7 +90,7 @@ class EpochStatus:
 @dataclass(frozen=True)
 class Status:
     """A store at one moment. p50, p99: seconds, over the last epochs. problem: what keeps it from being read as of now,
-    if anything does.
+    if anything does. waiting: what a running engine waits for, if the disk fails it.
     """
 
     app: str
@@ -104,6 +107,7 @@ class Status:
     latest: tuple[EpochStatus, ...]
     frontiers: Frontiers = field(default_factory=lambda: Frontiers(0, 0, 0, 0))
     problem: str | None = None
+    waiting: str | None = None
 
 
 def read_status(path: str | Path) -> Status:
@@ -153,7 +157,19 @@ def _taken(store: Store, now: float) -> Status:
             read_replication(store.disk), past, _compacted(store, catalog, past.frontier), now
         ),
         problem=problem,
+        waiting=_waiting(store) if running else None,
     )
+
+
+def _waiting(store: Store) -> str | None:
+    """What the engine waits for: by the disk itself, which may have no room for an event, else by the last event."""
+    trouble = trouble_of(store.root)
+    if trouble is not None:
+        return str(trouble)
+    said = [event for event in read_events(store.disk, "engine") if event.get("event") in (WAITING, GOING_ON)]
+    last = said[-1] if said else {}
+    ours = last.get("event") == WAITING and last.get("incarnation") == store.last_incarnation()
+    return str(last.get("cause")) if ours else None
 
 
 def _epoch(done: Computed) -> EpochStatus:
