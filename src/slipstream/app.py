@@ -29,6 +29,7 @@ from slipstream.dataflow.contents import Contents, Reading
 from slipstream.dataflow.graph import Step
 from slipstream.datasource import SlipstreamSource
 from slipstream.definitions import Maintain, Names, Query, ViewDefinition, check_complete, inputs_of
+from slipstream.durability.newest import newest_epoch
 from slipstream.durability.start import Started, start
 from slipstream.durability.timetravel import resolve_epoch
 from slipstream.durations import seconds
@@ -63,7 +64,7 @@ from slipstream.store.disk import LocalDisk
 from slipstream.store.events import EventLog, fields, log_events, stop_logging
 from slipstream.store.layers import LocalLayers
 from slipstream.store.lineage import History as Past
-from slipstream.store.lineage import computed_frontier, read_lineage, read_whole
+from slipstream.store.lineage import read_lineage, read_whole
 from slipstream.store.store import Store, await_claim, claim_store, watch_store
 
 SPARK_STARTED = "Spark is started"
@@ -403,7 +404,7 @@ class App:
     @property
     def epoch(self) -> int:
         """The last computed epoch."""
-        return self._loop.frontier if self._loop is not None else computed_frontier(self._claim.store.disk)
+        return self._loop.frontier if self._loop is not None else newest_epoch(self._claim.store)
 
     def frontiers(self) -> Frontiers:
         """How far the app is computed, flushed to disk, durable on each replica, safe and compacted."""
@@ -414,17 +415,17 @@ class App:
     def read(self, view: str, as_of: int | str | datetime | None = None) -> DataFrame:
         """A view's contents, now or as of an epoch or a point in time."""
         entry = self._entry(view)
-        frame = self._load(view, resolve_epoch(self._claim.store.disk, as_of))
+        frame = self._load(view, resolve_epoch(self._claim.store, as_of, [entry.trace]))
         return ordered(frame, entry.order)
 
     def changes(self, view: str, since: int, until: int | None = None) -> DataFrame:
         """A view's updates after one epoch and up to another, with _epoch and _diff."""
-        disk = self._claim.store.disk
-        return self._load(view, resolve_epoch(disk, until), resolve_epoch(disk, since))
+        store, read = self._claim.store, [self._entry(view).trace]
+        return self._load(view, resolve_epoch(store, until, read), resolve_epoch(store, since, read))
 
     def sql(self, text: str, as_of: int | str | datetime | None = None) -> DataFrame:
         """Answer SQL over views and whatever else the session knows, all views as of one epoch."""
-        epoch = resolve_epoch(self._claim.store.disk, as_of)
+        epoch = resolve_epoch(self._claim.store, as_of)
         views = {view.lower(): view for view in self._catalog()}  # Spark's names do not heed case
         mentioned = [name for name in self._catalyst.relations(text) if name.lower() in views]
         frames = {name: self._load(views[name.lower()], epoch) for name in mentioned}

@@ -76,7 +76,7 @@ class _Asked:
                 raise UnknownView(column, known, f"column of '{view}'")
         since = options.get("since")
         asked = options.get("until") if since is not None else options.get("asOf")
-        as_of = resolve_epoch(store.disk, asked)
+        as_of = resolve_epoch(store, asked, [entry.trace])
         return _Asked(store.root, entry, columns, as_of, None if since is None else int(since))
 
 

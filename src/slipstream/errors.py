@@ -407,6 +407,18 @@ class DamagedLineage(SlipstreamError):
     """The lineage of a store does not fit together."""
 
 
+class LostLineage(DamagedLineage):
+    """A store was computed further than its lineage tells."""
+
+    def __init__(self, store: str, epoch: int, witness: str) -> None:
+        super().__init__(
+            f"the store '{store}' was computed past epoch {epoch}, which is the newest that its lineage still tells: "
+            f"{witness}. Nothing older is shown as the present: start the app, which recovers what it can or says what "
+            f"it lacks, or put the lineage back from a replica with `slipstream fsck {store} --repair`. Epochs up to "
+            f"{epoch} can be read by number."
+        )
+
+
 class UnknownEpoch(SlipstreamError):
     """A point in time or an epoch that the store cannot show."""
 
@@ -653,7 +665,10 @@ class WouldLose(SlipstreamError):
     ) -> None:
         self.epoch = epoch
         given_up = "; ".join(lost)
-        needed = f" Epochs after it took this input: {given_up}." if given_up else ""
+        taken = (
+            "Epochs after it took this input, which is taken again in new epochs as far as it is still there"
+        )
+        needed = f" {taken}: {given_up}." if given_up else ""
         super().__init__(
             f"the store '{store}' can go on from epoch {epoch} only: {'; '.join(reasons)}.{needed} Replicas: "
             f"{'; '.join(heard) or 'no replica was named'}. Nothing was changed. Bring a replica or the store's folder "

@@ -206,7 +206,8 @@ def test_f3_a_damaged_newest_commit_does_not_give_way_in_silence() -> None:
     assert isinstance(made.error, WouldLose)
     assert str(made.error) == (
         "the store 'STORE' can go on from epoch 2 only: epochs 3 to 3 were called safe. Epochs after it took this "
-        "input: source 'files': f3.json. Replicas: a holds epoch 2, and damaged commits: "
+        "input, which is taken again in new epochs as far as it is still there: source 'files': f3.json. Replicas: a "
+        "holds epoch 2, and damaged commits: "
         "commits/0000000003-000001-00000002-00000007.json of epoch 3. Nothing was changed. Bring a replica or the "
         "store's folder back, if there is another copy. To go on without it, from whatever input is still there, run "
         "the app with `slipstream run FILE.py --accept-loss`; where layers of one view are all that is missing, "
@@ -216,6 +217,19 @@ def test_f3_a_damaged_newest_commit_does_not_give_way_in_silence() -> None:
     assert told(GONE, a, accept_loss=True) == (Kind.RESTORE, 2, 2), "later epochs are cut anew"
     assert told(GONE, a, remote("b", 3, SINGLES, lineage(3)))[:2] == (Kind.RESTORE, 3)
     assert told(WHOLE, a)[:2] == (Kind.GO_ON, 3), "the store itself has it"
+
+
+def test_what_consent_does_is_what_is_said() -> None:
+    """Epochs that are known, computed or only cut, are not computed as they were: their input may be gone."""
+    local = store(lineage(3, safe=3), *SINGLES[:2])
+    refused, accepted = plan(local), plan(local, accept_loss=True)
+    assert refused.lost == accepted.lost == ("source 'files': f3.json",)
+    assert accepted.upto == accepted.epoch == 2, "nothing is pending"
+    again = (
+        "the input of epochs 3 to 3 is taken again as far as it is still there, in epochs that are cut anew"
+    )
+    assert again in accepted.why
+    assert not any("from the same input" in each for each in accepted.why)
 
 
 def test_going_back_behind_what_was_safe_needs_consent() -> None:

@@ -12,8 +12,10 @@ import pytest
 
 from slipstream.clock import ManualClock
 from slipstream.crashing import crash_point
+from slipstream.durability.board import Replication
 from slipstream.durability.inbox import look
 from slipstream.durability.manifest import ClaimName, CommitName
+from slipstream.durability.newest import newest_epoch
 from slipstream.durability.recovery import Kind
 from slipstream.durability.replica import Replica
 from slipstream.durability.start import plan_start, recover_into
@@ -680,4 +682,90 @@ def test_an_old_copy_of_a_store_gives_way_to_its_replica(tmp_path: Path) -> None
     engine = Pretend.start(tmp_path / "store", url)
     assert engine.epoch == 8
     assert contents(engine.root, BAG, 8) == expected(BAG, 8)
+    engine.close()
+
+
+@pytest.mark.parametrize("left", ["incarnations", "events", "sources"])
+def test_what_a_store_that_had_begun_leaves_behind_rules_out_an_empty_start(store: Path, left: str) -> None:
+    (store / "events").mkdir(exist_ok=True)
+    (store / "events" / "engine.log").write_text("{}\n")
+    (store / "sources" / "t").mkdir(parents=True)
+    for path in store.iterdir():
+        if path.name != left:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    for consent in (False, True):
+        with pytest.raises(CannotRecover, match="no lineage can be read anywhere"):
+            Pretend.start(store, accept_loss=consent)
+
+
+@pytest.mark.parametrize("point", ["store.before_claim", "store.after_claim", "store.before_begin"])
+def test_first_starts_that_were_cut_short_before_they_began_leave_no_sign_of_life(
+    tmp_path: Path, stop_at: Callable[[str], None], monkeypatch: pytest.MonkeyPatch, point: str
+) -> None:
+    for _ in range(3):
+        with monkeypatch.context():
+            stop_at(point)
+            with pytest.raises(Stop):
+                Pretend.start(tmp_path / "store")
+        monkeypatch.undo()
+    engine = Pretend.start(tmp_path / "store")
+    assert engine.started is not None
+    assert engine.started.plan.kind is Kind.START_EMPTY
+    engine.close()
+
+
+@pytest.mark.parametrize(("body", "lived"), [(b"", False), (b'{"app": "pretend"}', False), (bytes(9), True)])
+def test_a_claim_that_cannot_be_read_may_be_of_a_store_that_had_begun(
+    tmp_path: Path, body: bytes, lived: bool
+) -> None:
+    (tmp_path / "store" / "incarnations").mkdir(parents=True)
+    (tmp_path / "store" / "incarnations" / "1").write_bytes(body)
+    if lived:
+        with pytest.raises(CannotRecover):
+            Pretend.start(tmp_path / "store")
+    else:
+        Pretend.start(tmp_path / "store").close()
+
+
+@pytest.mark.parametrize("left", ["owner", "damaged owner", "claim", "owner and claim"])
+def test_a_replica_that_a_lost_store_never_sent_anything_needs_consent(
+    tmp_path: Path, one: str, left: str
+) -> None:
+    url = f"file://{tmp_path}/bare"
+    replica, identity = Replica(url), Identity.new("pretend")
+    if "owner" in left:
+        raw = documents.encode(dict(vars(identity)))
+        replica.put("owner.json", bytes(len(raw)) if "damaged" in left else raw)
+    if "claim" in left:
+        replica.put(ClaimName(4, 0, "abc").object, json.dumps(vars(identity)).encode())
+    with pytest.raises(WouldLose, match=r"(?s)a store that is gone.*--accept-loss"):
+        Pretend.start(tmp_path / "store", url)
+    engine = Pretend.start(tmp_path / "store", url, accept_loss=True)
+    assert engine.started is not None
+    assert (engine.started.plan.kind, engine.started.plan.epoch) == (Kind.START_EMPTY, 0)
+    assert engine.claim.incarnation > (4 if "claim" in left else 0)
+    agent = engine.agent(url)
+    agent.hear(engine.run(1))
+    agent.follow()
+    engine.close()
+    shutil.rmtree(tmp_path / "store")
+    goes_on(tmp_path / "store", url, epoch=1, kind=Kind.RESTORE)
+
+
+def test_a_claim_from_a_later_epoch_on_a_replica_rules_out_an_empty_start(tmp_path: Path) -> None:
+    url = f"file://{tmp_path}/bare"
+    Replica(url).put(ClaimName(4, 7, "abc").object, json.dumps(vars(Identity.new("pretend"))).encode())
+    for consent in (False, True):
+        with pytest.raises(CannotRecover):
+            Pretend.start(tmp_path / "store", url, accept_loss=consent)
+
+
+def test_what_an_agent_said_of_another_history_is_forgotten_by_a_restore(folder: Path, one: str) -> None:
+    for path in (folder / "store").iterdir():
+        if path.name != layout.PROGRESS:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    ghost = Replication(persisted=99, incarnation=99)
+    (folder / "store" / layout.PROGRESS).write_bytes(documents.encode(ghost.encode()))
+    engine = Pretend.start(folder / "store", one)
+    assert newest_epoch(engine.store) == engine.epoch == EPOCHS
     engine.close()

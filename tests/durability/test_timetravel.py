@@ -61,17 +61,17 @@ def found(store: Store, time: float) -> int | None:
 
 
 def test_as_of_is_an_epoch_a_time_or_now(run: Run) -> None:
-    disk = run("s", [101.0, 102.0]).disk
-    assert resolve_epoch(disk, None) == 2
-    assert resolve_epoch(disk, "1") == 1
-    assert resolve_epoch(disk, datetime.fromtimestamp(101.9, UTC)) == 1
-    assert resolve_epoch(disk, "1970-01-01T00:01:43+00:00") == 2
+    store = run("s", [101.0, 102.0])
+    assert resolve_epoch(store, None) == 2
+    assert resolve_epoch(store, "1") == 1
+    assert resolve_epoch(store, datetime.fromtimestamp(101.9, UTC)) == 1
+    assert resolve_epoch(store, "1970-01-01T00:01:43+00:00") == 2
     with pytest.raises(UnknownEpoch, match="computed up to epoch 2"):
-        resolve_epoch(disk, 3)
+        resolve_epoch(store, 3)
     with pytest.raises(UnknownEpoch, match="neither an epoch nor a time"):
-        resolve_epoch(disk, "yesterday")
+        resolve_epoch(store, "yesterday")
     with pytest.raises(UnknownEpoch, match="the first epoch was computed at"):
-        resolve_epoch(disk, datetime.fromtimestamp(1, UTC))
+        resolve_epoch(store, datetime.fromtimestamp(1, UTC))
 
 
 def test_nothing_was_computed_yet(tmp_path: Path) -> None:

@@ -5,6 +5,8 @@ That the same picture is right for a store that an engine wrote is tested with t
 
 from __future__ import annotations
 
+import logging
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,13 +16,15 @@ import pyarrow as pa
 import pytest
 
 from slipstream.dataflow.contents import recorded
-from slipstream.errors import NotAStore
+from slipstream.epoch.machine import GOING_ON, WAITING
+from slipstream.errors import NotAStore, StoreFull
 from slipstream.observe import Consumed, EpochStatus, SourceStatus, ViewStatus, read_status, status
 from slipstream.observe.status import read_frontiers
 from slipstream.store import base as bases
 from slipstream.store import lineage as records
 from slipstream.store.base import move_base
 from slipstream.store.catalog import Catalog, SourceEntry, ViewEntry
+from slipstream.store.events import EventLog
 from slipstream.store.lineage import Computed, Cut, Lineage, LineageWriter
 from slipstream.store.store import Claim, Identity, Store, claim_store
 from slipstream.trace import Span, TraceWriter
@@ -66,6 +70,44 @@ def test_the_picture_of_a_running_store(claim: Claim) -> None:
     (view,) = seen.views
     assert view == ViewStatus("people", 3, True, layers=2, bytes=view.bytes, oldest=0)
     assert view.bytes == sum(path.stat().st_size for path in claim.store.root.rglob("*.arrow"))
+
+
+def test_what_a_running_engine_waits_for(claim: Claim) -> None:
+    root, full = claim.store.root, str(StoreFull("the store"))
+    log = EventLog(claim.store.disk, "engine", claim.incarnation)
+
+    def say(event: str, text: str) -> None:
+        record = logging.LogRecord("slipstream.engine", logging.WARNING, "", 0, event, (), None)
+        record.fields = {"cause": text}
+        log.emit(record)
+
+    assert read_status(root).waiting is None
+    say(WAITING, full)
+    assert read_status(root).waiting == full
+    say(GOING_ON, "the store can be used again")
+    assert read_status(root).waiting is None
+    say(WAITING, full)
+    claim.release()
+    assert read_status(root).waiting is None, "nobody waits"
+
+
+@pytest.mark.parametrize(
+    ("blocks", "free", "flags", "text"),
+    [
+        (100, 10_000, 0, None),
+        (100, 3, 0, "is full"),
+        (0, 0, 0, None),
+        (100, 10_000, os.ST_RDONLY, "read-only"),
+    ],
+)
+def test_a_disk_that_takes_no_event_is_asked_itself(
+    claim: Claim, monkeypatch: pytest.MonkeyPatch, blocks: int, free: int, flags: int, text: str | None
+) -> None:
+    said = os.statvfs_result((4096, 4096, blocks, free, free, 0, 0, 0, flags, 255))
+    monkeypatch.setattr(os, "statvfs", lambda path: said)
+    found = read_status(claim.store.root).waiting
+    claim.release()
+    assert found is None if text is None else (found is not None and text in found)
 
 
 class Counted:

@@ -263,7 +263,7 @@ def _supervised(file: Path, options: list[str], once: list[str], standby: bool, 
 def _goal(until: str | None) -> str | int | None:
     if until is None or until == "caught_up":
         return until
-    if until.isdigit():
+    if until.isdecimal():
         return int(until)
     raise typer.BadParameter(
         f"'{until}' is neither 'caught_up' nor the number of an epoch", param_hint="--until"

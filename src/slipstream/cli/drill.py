@@ -25,13 +25,13 @@ from pathlib import Path
 
 from slipstream.app import SPARK_STARTED, App
 from slipstream.cli.loading import load_app
+from slipstream.durability.newest import newest_epoch
 from slipstream.durability.start import Estimate, plan_start
 from slipstream.durability.work import LocalWork
 from slipstream.errors import DrillFailed, HistoryForgotten, MissingLayer
 from slipstream.settings import Declaration, Exposure, Starting
 from slipstream.store.events import read_events
 from slipstream.store.layout import EVENTS, LOCK, TRACES
-from slipstream.store.lineage import computed_frontier
 from slipstream.store.store import Store
 
 _COPIES = 5  # attempts to copy a folder in which an agent merges
@@ -66,7 +66,7 @@ class Drill:
 def drill(file: Path, declaration: Declaration) -> Drill:
     """Rehearse the recovery of the app that a file declares."""
     original = Store.existing(declaration.store)
-    goal = computed_frontier(original.disk)
+    goal = newest_epoch(original)
     if goal == 0:
         raise DrillFailed(str(declaration.store), "it has not computed an epoch yet")
     replicas = declaration.durability.replicas

@@ -28,7 +28,7 @@ _NOT_FOUND = "TABLE_OR_VIEW_NOT_FOUND"
 def ask(path: Path, text: str, as_of: str | None, limit: int) -> Answer:
     """Answer SQL over a store. What can be refused without a Spark is refused before one starts."""
     store = Store.existing(path)
-    epoch = resolve_epoch(store.disk, as_of)
+    epoch = resolve_epoch(store, as_of)
     with TemporaryDirectory() as warehouse:  # Spark makes one where it runs, unless told
         spark = start_session("slipstream query", None, 2, settings={"spark.sql.warehouse.dir": warehouse})
         try:

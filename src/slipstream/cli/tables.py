@@ -40,6 +40,10 @@ def status_picture(status: Status, now: float) -> RenderableType:
     """A store as `slipstream status` shows it."""
     running = ("running", "bold green") if status.running else ("not running", "yellow")
     head = Text.assemble((status.app, "bold cyan"), "  ", running, f"  {status.store}")
+    if status.waiting is not None:
+        head.append(f"\nthe engine waits: {status.waiting}", "red")
+    if status.problem is not None:
+        head.append(f"\nit cannot be read as of now: {status.problem}", "red")
     if status.computed_at is None:
         return Group(head, Text(NO_EPOCH), *_apart(*_sources(status)))
     ago = wording.span(now - status.computed_at)

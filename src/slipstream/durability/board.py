@@ -28,6 +28,7 @@ from slipstream.store import documents
 from slipstream.store.disk import Disk
 from slipstream.store.events import fields
 from slipstream.store.layout import PROGRESS
+from slipstream.store.shapes import checked
 from slipstream.store.store import Store
 
 _LOOK_EVERY = 30.0  # seconds between two looks at what stands in `progress.json`
@@ -102,14 +103,16 @@ class Replication:
 
     @staticmethod
     def decode(body: Mapping[str, Any]) -> Replication:
-        return Replication(
-            persisted=body["persisted"],
-            replicas={url: Progress(**each) for url, each in body["replicas"].items()},
-            incarnation=body["incarnation"],
-            safe_on=body["safe_on"],
-            safe=body["safe"],
-            errors={part: Trouble(**each) for part, each in body["errors"].items()},
-            damaged=tuple(body["damaged"]),
+        return checked(
+            Replication(
+                persisted=body["persisted"],
+                replicas={url: Progress(**each) for url, each in body["replicas"].items()},
+                incarnation=body["incarnation"],
+                safe_on=body["safe_on"],
+                safe=body["safe"],
+                errors={part: Trouble(**each) for part, each in body["errors"].items()},
+                damaged=tuple(body["damaged"]),
+            )
         )
 
 
@@ -133,7 +136,7 @@ def decode_replication(raw: bytes) -> Replication | None:
     try:
         found = documents.decode(raw)
         return None if isinstance(found, str) else Replication.decode(found)
-    except (KeyError, TypeError, AttributeError):
+    except (KeyError, TypeError, AttributeError, ValueError):
         return None
 
 

@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from slipstream.durability.hashing import ODD, Words, row_hashes
 from slipstream.errors import MissingLayer
-from slipstream.store import chain
+from slipstream.store import chain, documents
 from slipstream.store.disk import Disk
 from slipstream.store.layout import SUMS, log_number, sums_log
 from slipstream.trace import Span, TraceReader
@@ -114,6 +114,14 @@ def encode_totals(totals: Totals) -> dict[str, str]:
 
 def decode_totals(said: Mapping[str, str]) -> dict[str, int]:
     return {key: int(total, 16) for key, total in said.items()}
+
+
+def totals_of(said: documents.Body) -> dict[str, int]:
+    """The totals that a document tells; none if it makes no sense."""
+    try:
+        return decode_totals(said["totals"])
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return {}
 
 
 def sums_line(before: str, epoch: int, totals: Totals) -> tuple[str, bytes]:

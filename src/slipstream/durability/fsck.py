@@ -192,7 +192,7 @@ class _StoreCheck:
             self._find(layout.LINEAGE, lost)
 
     def _claims(self) -> None:
-        known = {name for name in self._disk.list(layout.INCARNATIONS) if name.isdigit()}
+        known = {name for name in self._disk.list(layout.INCARNATIONS) if layout.number_of(name) is not None}
         for number in log_numbers(self._disk):
             if str(number) not in known:
                 self._find(layout.claim_of(number), "the claim is missing, and its log is there")
@@ -201,7 +201,7 @@ class _StoreCheck:
         for name in sorted(known):
             try:
                 app = json.loads(self._disk.read(layout.claim_of(int(name))))["app"]
-            except (ValueError, KeyError, TypeError, OSError):
+            except (ValueError, KeyError, TypeError, RecursionError, OSError):
                 self._find(layout.claim_of(int(name)), "it cannot be read")
                 continue
             if self._local.identity is not None and app != self._local.identity.app:
@@ -374,7 +374,7 @@ def _is_known(name: str) -> bool:
         case [layout.COPIES, layout.FORMAT | layout.CATALOG]:
             return True
         case [layout.INCARNATIONS, number]:
-            return number.isdigit()
+            return layout.number_of(number) is not None
         case [layout.LINEAGE | layout.SUMS, log]:
             return layout.log_number(log) is not None or log.endswith(".json")
         case [layout.TRACES, _, _, file]:
@@ -467,7 +467,7 @@ def _objects(objects: Objects, remote: Remote) -> tuple[list[Finding], list[Find
             claimed = json.loads(_get(objects, name) or b"")
             if remote.owner is not None and Identity(**claimed) != remote.owner:
                 findings.append(Finding(name, f"it is a claim of another app ('{claimed['app']}')"))
-        except (ValueError, TypeError, KeyError):
+        except (ValueError, TypeError, KeyError, RecursionError):
             findings.append(Finding(name, "it cannot be read"))
     told += [
         Finding(name, "it is nobody's") for name in objects.list("commits") if CommitName.parse(name) is None

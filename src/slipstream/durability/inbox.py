@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from slipstream.clock import Clock, SystemClock
-from slipstream.durability.checksum import decode_totals
-from slipstream.durability.joining import UNKNOWN, Guarded, Opener, read_owner
+from slipstream.durability.checksum import totals_of
+from slipstream.durability.joining import UNKNOWN, Guarded, Opener, is_named, read_owner
 from slipstream.durability.manifest import (
     ClaimName,
     CommitName,
@@ -95,7 +95,9 @@ def _looked(objects: Objects) -> Remote:
     copies: dict[int, list[bytes]] = {}
     for segment in segments:
         copies.setdefault(segment.log, []).append(_get(objects, segment.object))
-    numbers = [claim.incarnation for name in claims if (claim := ClaimName.parse(name)) is not None]
+    claimed = [ClaimName.parse(name) for name in claims]
+    held = bool(names or segments or there) or any(each is None or each.after > 0 for each in claimed)
+    numbers = [claim.incarnation for claim in claimed if claim is not None]
     numbers += [known.incarnation for name in names if (known := CommitName.parse(name)) is not None]
     numbers += [segment.log for segment in segments]
     found = Remote(
@@ -105,7 +107,8 @@ def _looked(objects: Objects) -> Remote:
         copies=copies,
         objects=there,
         incarnation=max(numbers, default=0),
-        life=bool(names or claims or segments or there),
+        life=held,
+        bare=not held and (bool(claims) or is_named(objects)),
     )
     owner = read_owner(objects)
     return replace(found, owner=None if owner == UNKNOWN else owner)
@@ -138,7 +141,7 @@ def _commit(objects: Objects, name: CommitName) -> Commit | None:
             catalog = None
     summed = _document(objects, manifest.objects.get(manifest.sums))
     if summed is not None and summed.get("epoch") == manifest.epoch:
-        totals = decode_totals(summed["totals"])
+        totals = totals_of(summed)
     return Commit(name, manifest, catalog=catalog, totals=totals)
 
 

@@ -131,11 +131,20 @@ def read_owner(objects: Objects) -> Identity | None:
     for claim in sorted(claims, reverse=True):
         try:
             return _identity(json.loads(objects.get(claim)))
-        except (ValueError, FileNotFoundError):
+        except (ValueError, RecursionError, FileNotFoundError):
             continue
     if not any(objects.list(folder) for folder in _FOLDERS):
         return None
     return _said_owner(objects) or UNKNOWN  # another part of this app may have come at the same moment
+
+
+def is_named(objects: Objects) -> bool:
+    """Whether a replica says whose it is, be it readable or not."""
+    try:
+        objects.get(OWNER)
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _said_owner(objects: Objects) -> Identity | None:

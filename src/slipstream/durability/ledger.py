@@ -27,14 +27,15 @@ from slipstream.durability.board import Replication, Word, safe_epoch
 from slipstream.errors import StoreTrouble, StoreVanished
 from slipstream.settings import Durability, Exposure
 from slipstream.store.base import Foldable, move_base
+from slipstream.store.disk import ROOM
 from slipstream.store.layers import combined
 from slipstream.store.layout import PROBE, lineage_log
 from slipstream.store.lineage import Computed, Cut, Dropped, History, LineageWriter, Record
 from slipstream.store.store import Claim
 from slipstream.trace import LayerName, Span
 
-_PROBED = bytes(1 << 16)
-"""What is written to see whether there is room: less would fit on a disk that is full for all that matters."""
+_PROBED = bytes(ROOM)
+"""What is written to see whether there is room."""
 
 
 class Following(Protocol):

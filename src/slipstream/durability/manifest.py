@@ -34,15 +34,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from slipstream.errors import BadName, BadTraceName, DamagedObject
+from slipstream.store.shapes import checked
 from slipstream.trace import LayerName
 from slipstream.trace.naming import checked_trace
 
 FORMAT = 2
 OWNER = "owner.json"
-_COMMIT = re.compile(r"commits/(\d{10,})-(\d{6,})-(\d{8,})-([0-9a-f]{8})\.json")
-_LINEAGE = re.compile(r"lineage/(\d{6,})-(\d{12,})-(\d{12,})-[0-9a-f]+\.log")
-_OBJECT = re.compile(r"(data|lineage|sums|catalog)/[\w.-]+")
-_CLAIM = re.compile(r"incarnations/(\d{6,})-(\d{10,})-([0-9a-f]+)")
+_COMMIT = re.compile(r"commits/(\d{10,18})-(\d{6,18})-(\d{8,18})-([0-9a-f]{8})\.json", re.ASCII)
+_LINEAGE = re.compile(r"lineage/(\d{6,18})-(\d{12,18})-(\d{12,18})-[0-9a-f]+\.log", re.ASCII)
+_OBJECT = re.compile(r"(data|lineage|sums|catalog)/[\w-][\w.-]*", re.ASCII)
+_CLAIM = re.compile(r"incarnations/(\d{6,18})-(\d{10,18})-([0-9a-f]+)", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -174,8 +175,22 @@ class Manifest:
         if not whole:
             raise DamagedObject(where, name.object, "its checksum is not the one in its name")
         try:
-            return _decoded(json.loads(whole[0]))
-        except (KeyError, TypeError, ValueError, BadName, BadTraceName) as error:
+            made = checked(_decoded(json.loads(whole[0])))
+            if (made.epoch, made.incarnation, made.sequence) != (name.epoch, name.incarnation, name.sequence):
+                raise ValueError("it is another than its name says")
+            if made.layers.keys() - made.schemas.keys():
+                raise ValueError("a trace has no schema")
+            return made
+        except (
+            KeyError,
+            TypeError,
+            ValueError,
+            AttributeError,
+            IndexError,
+            RecursionError,
+            BadName,
+            BadTraceName,
+        ) as error:
             raise DamagedObject(where, name.object, f"it is no commit ({error})") from error
 
 

@@ -11,7 +11,7 @@ replica's, object by object, the newest epoch of that history is chosen for whic
 | fetch | replicas fill the gaps | those layers are brought |
 | step back | the newest epochs have no cover anywhere | they are computed again, from their cuts as they were |
 | restore | the store has no lineage or no catalog, or a replica is ahead | the store is made what replicas hold |
-| start empty | no sign of life anywhere, and every replica was heard | a new app |
+| start empty | no sign of life anywhere, and every replica was heard | a new app (consent: see below) |
 | refuse | anything else | an error says what is there, what is missing, and which commands choose |
 
 **Never a silent step back.** What was promised is the newest epoch that was ever called safe, as far as anybody
@@ -20,7 +20,10 @@ cannot say how far it was, every replica that was not heard or has lost everythi
 lineage that is known to have been there, needs consent (`accept_loss`). Epochs after the promise are another matter:
 their input is still there, because input is forgotten only once it is safe.
 
-**Never an empty start.** Where there is any sign of life and none of it can be used, no consent helps.
+**Never an empty start.** Where there is any sign of life and none of it can be used, no consent helps. There is one
+exception: where the store is gone, and a replica holds nothing but the name of its app or a claim from before the
+first epoch, no epoch was ever durable. Whether there were any that are lost with the store nobody can say, so that
+needs consent.
 
 A layer of the store counts only if this history made it: its incarnation's log is here, or a commit has its digest,
 or an unfinished recovery of this very history brought it. What is left over from another history is dropped.
@@ -97,7 +100,8 @@ class Commit:
 class Remote:
     """A replica. commits: those that count, newest first. overruled: those that do not, because of a later incarnation
     that has none itself. copies: stretches of lineage. objects: which are there, and their sizes. incarnation: the
-    highest that left a trace there. error: why it cannot be read.
+    highest that left a trace there. life: whether anything is there of a store that had begun. bare: there is nothing
+    but whose replica it is, or who claimed it before the first epoch. error: why it cannot be read.
     """
 
     url: str
@@ -109,6 +113,7 @@ class Remote:
     objects: Mapping[str, int] = field(default_factory=dict)
     incarnation: int = 0
     life: bool = False
+    bare: bool = False
 
     @property
     def reached(self) -> int | None:
@@ -189,15 +194,20 @@ def decide(
     if isinstance(owner, SlipstreamError):
         return Plan(Kind.REFUSE, judged=judged, error=owner)
     if not local.life and not any(remote.life for remote in remotes):
-        if all(remote.error is None for remote in remotes):
-            return Plan(Kind.START_EMPTY, judged=judged, identity=owner)
-        return Plan(Kind.REFUSE, judged=judged, error=_impossible(local, ["there is no store"], judged))
+        if any(remote.error is not None for remote in remotes):
+            return Plan(Kind.REFUSE, judged=judged, error=_impossible(local, ["there is no store"], judged))
+        gone = [f"{each.url} is of a store that is gone, and holds nothing" for each in remotes if each.bare]
+        if gone and not accept_loss:
+            error: SlipstreamError = WouldLose(local.root, 0, gone, (), judged[1:])
+            return Plan(Kind.REFUSE, judged=judged, error=error)
+        why = tuple(f"accepted: {each}" for each in gone)
+        return Plan(Kind.START_EMPTY, judged=judged, identity=owner, why=why)
     families = _families(local, remotes, owner, overruled=False)
     if any(remote.overruled for remote in remotes):
         families += _families(local, remotes, owner, overruled=True)
     best = max((_judged(family, remotes, safe_on, rebuild) for family in families), key=_rank)
     if best.impossible:
-        error: SlipstreamError = _impossible(local, best.impossible, judged)
+        error = _impossible(local, best.impossible, judged)
         return replace(best.plan, kind=Kind.REFUSE, judged=judged, error=error)
     if best.consent and not accept_loss:
         error = WouldLose(local.root, best.plan.epoch, best.consent, best.plan.lost, judged[1:])
@@ -409,9 +419,9 @@ def _judged(family: _Family, remotes: Sequence[Remote], safe_on: int, rebuild: C
     if epoch == 0 and frontier and _was_persisted(family):
         gaps = "; ".join(found.gaps(frontier))
         consent.append(f"all of epochs 1 to {frontier} would be computed again ({gaps})")
-    lost = _lost_input(chain, epoch, max(promised if promised < _UNKNOWN else 0, frontier)) if consent else ()
+    lost = _lost_input(chain, epoch) if consent else ()
     kind = _kind(own, epoch, frontier, fetch)
-    why = [*_told(family, found, kind, epoch, frontier, upto, fetch), *holes]
+    why = [*_told(family, found, kind, epoch, frontier, upto, fetch, anew=bool(consent)), *holes]
     plan = replace(
         base,
         kind=kind,
@@ -755,11 +765,11 @@ def _checks(family: _Family, epoch: int) -> tuple[tuple[int, Mapping[str, int]],
     return tuple(sorted((at, totals) for at, totals in found.items() if at <= epoch))
 
 
-def _lost_input(chain: Chain, epoch: int, upto: int) -> tuple[str, ...]:
-    """The input of some epochs, by source."""
+def _lost_input(chain: Chain, epoch: int) -> tuple[str, ...]:
+    """The input of all later epochs whose cuts are known, by source."""
     ranges: dict[str, list[object]] = {}
     for cut in chain.history.cuts:
-        if epoch < cut.epoch <= upto:
+        if cut.epoch > epoch:
             for source, taken in cut.ranges.items():
                 ranges.setdefault(source, []).append(taken)
     return tuple(f"source '{name}': {_described(taken)}" for name, taken in sorted(ranges.items()))
@@ -786,8 +796,10 @@ def _told(
     frontier: int,
     upto: int,
     fetch: Sequence[Wanted],
+    *,
+    anew: bool,
 ) -> list[str]:
-    """What the user must know."""
+    """What the user must know. anew: later epochs are not computed as they were cut (consent was needed)."""
     told = []
     local = family.local
     urls = sorted({each.url for each in fetch}) or sorted({each.url for each in family.remotes if each.life})
@@ -802,7 +814,12 @@ def _told(
     torn = family.chain.lineage.torn or family.chain.gap
     if torn is not None and not told:
         told.append(f"{torn}: what it told of is computed again")
-    if epoch < frontier:
+    if anew and epoch < max(upto, frontier):
+        told.append(
+            f"the input of epochs {epoch + 1} to {max(upto, frontier)} is taken again as far as it is still there, in "
+            "epochs that are cut anew"
+        )
+    elif epoch < frontier:
         told.append(f"epochs {epoch + 1} to {max(upto, frontier)} are computed again, from the same input")
     elif kind is Kind.RESTORE and upto > epoch:
         told.append(

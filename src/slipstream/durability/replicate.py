@@ -203,4 +203,4 @@ def without(manifest: Manifest, lost: Collection[str]) -> Manifest:
 def _incarnation(name: str) -> int:
     """The incarnation that wrote an object, by its name; one that no name of ours is like is left alone."""
     digits = name.rpartition("/")[2].partition("-")[0]
-    return int(digits) if digits.isdigit() else 1 << 62
+    return int(digits) if digits.isdecimal() else 1 << 62

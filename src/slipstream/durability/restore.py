@@ -15,7 +15,6 @@ brought when somebody needs them, or by the agent (`homecoming`). `slipstream re
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -42,7 +41,7 @@ from slipstream.errors import ChecksumMismatch
 from slipstream.store import chain, documents, layout
 from slipstream.store.events import fields
 from slipstream.store.layers import remove_layer
-from slipstream.store.store import FENCES, Claim, Store
+from slipstream.store.store import FENCES, Claim, Store, claim_body
 from slipstream.trace import Fence, LayerName
 
 LARGE = 4 << 20
@@ -154,7 +153,7 @@ def _write_lineage(claim: Claim, plan: Plan) -> None:
         if not read_log(disk, number).startswith(raw):
             claim.check_ours()
             disk.replace(layout.lineage_log(number), raw, flushed=True)
-        disk.create(layout.claim_of(number), json.dumps({"app": app}).encode())
+        disk.create(layout.claim_of(number), claim_body(app, began=True))
     if plan.own:
         return
     for number in log_numbers(disk):

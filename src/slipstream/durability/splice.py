@@ -13,7 +13,6 @@ line on. Three things can be wrong with it:
 
 from __future__ import annotations
 
-import json
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -204,7 +203,7 @@ def _began(stretch: bytes) -> Began | None:
     if before != chain.START or line is None:
         return None
     try:
-        first = decode_record(json.loads(line.text))
+        first = decode_record(chain.body_of(line.text))
     except (DamagedLineage, ValueError):
         return None
     return first if isinstance(first, Began) else None
@@ -225,7 +224,7 @@ def _traced(logs: Mapping[int, list[_Line]], torn: Mapping[int, str], broken: li
                 at, upto = max((number for number in logs if number < at), default=0), None
                 continue
         parts.append((at, lines[: end or len(lines)]))
-        began = decode_record(json.loads(lines[0].text))
+        began = decode_record(chain.body_of(lines[0].text))
         assert isinstance(began, Began)
         if began.follows is None:
             break
@@ -243,7 +242,7 @@ def _folded(
     for number, lines in parts:
         for line in lines:
             try:
-                placed.append((number, line, decode_record(json.loads(line.text))))
+                placed.append((number, line, decode_record(chain.body_of(line.text))))
             except (DamagedLineage, ValueError) as error:
                 broken.append(f"{lineage_log(number)}: {error}")
                 return _chain(placed, torn, broken)

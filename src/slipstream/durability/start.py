@@ -139,6 +139,8 @@ def start(
         identity = plan.identity or Identity.new(app)
         put_up_fences(claim, plan)
         brought = _brought(store, plan, claim.incarnation)
+        if not plan.own:  # what an agent said of other lineage says nothing of this
+            store.disk.remove(layout.PROGRESS)
         writer = claim.begin(identity, plan.chain.lineage, plan.epoch, plan.upto, brought)
         if plan.kind is not Kind.GO_ON or documents.document_problems(store.disk, layout.FORMAT):
             claim.check_ours()

@@ -19,6 +19,7 @@ from slipstream.store.catalog import Catalog, read_catalog
 from slipstream.store.disk import Disk
 from slipstream.store.layers import valid
 from slipstream.store.lineage import read_lineage
+from slipstream.store.shapes import checked
 from slipstream.store.store import Identity, Store
 from slipstream.trace import Fence, LayerName
 
@@ -68,8 +69,9 @@ def survey(store: Store, *, whole: bool = False, deep: bool = False) -> Local:
         or fences
         or any(names.values())
         or restoring
-        or disk.list(layout.SUMS)
+        or any(disk.list(folder) for folder in (layout.SUMS, layout.SOURCES, layout.EVENTS))
         or any(disk.exists(name) or disk.exists(layout.copy_of(name)) for name in used)
+        or store.had_begun()
     )
     return Local(
         root=str(store.root),
@@ -127,8 +129,9 @@ def read_restoring(disk: Disk) -> Restoring | None:
         return None
     found = documents.decode(raw)
     try:
-        return Restoring(**found) if isinstance(found, dict) else Restoring(0, 0, "", f"the note: {found}")
-    except TypeError:
+        note = Restoring(**found) if isinstance(found, dict) else Restoring(0, 0, "", f"the note: {found}")
+        return checked(note)
+    except (TypeError, ValueError):
         return Restoring(0, 0, "", "the note makes no sense")
 
 

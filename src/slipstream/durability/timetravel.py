@@ -15,21 +15,30 @@ that costs does not depend on the age of the store. The records prove themselves
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterable
 from datetime import datetime
 
+from slipstream.durability.newest import newest_epoch
 from slipstream.errors import UnknownEpoch
 from slipstream.store.disk import Disk
-from slipstream.store.lineage import computed_frontier, read_base, read_lineage, read_stretch
+from slipstream.store.lineage import computed_frontier, read_base, read_history, read_stretch
+from slipstream.store.store import Store
 
 
-def resolve_epoch(disk: Disk, asked: int | str | datetime | None) -> int:
-    """The epoch that is asked for: a number, the last one computed at a timestamp, or the newest."""
-    if asked is None:
-        return computed_frontier(disk)
-    if isinstance(asked, str) and asked.strip().lstrip("-").isdigit():
+def resolve_epoch(
+    store: Store, asked: int | str | datetime | None, traces: Iterable[str] | None = None
+) -> int:
+    """The epoch that is asked for: a number, the last one computed at a timestamp, or the newest. traces: those that
+    are to be read; all of them unless given.
+    """
+    if isinstance(asked, str) and asked.strip().lstrip("-").isdecimal():
         asked = int(asked)
+    if isinstance(asked, int) and 0 <= asked <= computed_frontier(store.disk):
+        return asked
+    newest = newest_epoch(store, traces)
+    if asked is None:
+        return newest
     if isinstance(asked, int):
-        newest = computed_frontier(disk)
         if not 0 <= asked <= newest:
             raise UnknownEpoch.beyond(asked, newest)
         return asked
@@ -40,7 +49,7 @@ def resolve_epoch(disk: Disk, asked: int | str | datetime | None) -> int:
             raise UnknownEpoch(
                 f"'{asked}' is neither an epoch nor a time. Give a number, or a time such as 2026-01-31T12:00:00."
             ) from None
-    return epoch_at(disk, asked.timestamp())
+    return epoch_at(store.disk, asked.timestamp())
 
 
 def epoch_at(disk: Disk, clock: float) -> int:
@@ -48,6 +57,6 @@ def epoch_at(disk: Disk, clock: float) -> int:
     marks = read_base(disk).marks
     after = bisect_right(marks, clock, key=lambda mark: mark.clock)
     if after == len(marks):
-        return read_lineage(disk).history.at(clock)
+        return read_history(disk).at(clock)
     before = marks[after - 1].place if after else None
     return read_stretch(disk, before, marks[after].place).at(clock)

@@ -57,6 +57,9 @@ from slipstream.store.lineage import Computed, Cut, History
 Until = str | int | None
 Cause = Literal["superseded", "trouble", "hindered", "damage", "fault"]
 
+WAITING, GOING_ON = "waiting", "going on"
+"""What is said when the disk begins to fail, and when that is over."""
+
 UNLIMITED = Exposure()
 """As a limit, none; as a measure, nothing."""
 
@@ -479,7 +482,7 @@ def _probed(state: State, trouble: StoreTrouble | None) -> Decision:
         if trouble is not None:
             return _troubled(state, trouble, state.again)
         told = Say(
-            "info", "going on", f"the store can be used again. It was waited for because {state.trouble}"
+            "info", GOING_ON, f"the store can be used again. It was waited for because {state.trouble}"
         )
         return _ask(replace(state, again=None, trouble=None), state.again, told)
     assert state.error is not None
@@ -551,7 +554,7 @@ def _troubled(state: State, trouble: StoreTrouble, again: Question) -> Decision:
     policy = state.policy
     backoff = min(max(policy.first_trouble, 2 * state.backoff), policy.longest_trouble)
     known = state.trouble is not None and str(state.trouble) == str(trouble)
-    said = [] if known else [Say("warning", "waiting", str(trouble))]
+    said = [] if known else [Say("warning", WAITING, str(trouble))]
     state = replace(state, trouble=trouble, again=again, backoff=backoff, left=backoff)
     return _ask(state, Wait(min(backoff, policy.beat_within), "trouble"), *said)
 

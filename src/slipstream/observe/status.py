@@ -9,7 +9,8 @@ would, as long as that is quick; of a larger trace (`COUNTED_ROWS`) the rows sto
 times counts once.
 
 Everything is as of one epoch, the newest that was computed when the picture was taken, except the
-layers and bytes: those are what was on disk at that moment, and a merger may be at work.
+layers and bytes: those are what was on disk at that moment, and a merger may be at work. Where lineage is lost, the
+picture is of what is left, and `problem` says so; a view that cannot be read as of that epoch has no rows to tell.
 """
 
 from __future__ import annotations
@@ -24,11 +25,15 @@ from pathlib import Path
 from slipstream.dataflow.contents import Contents
 from slipstream.durability.board import read_replication
 from slipstream.durability.frontiers import Frontiers, frontiers
+from slipstream.durability.newest import find_newest, newest_epoch
+from slipstream.epoch.machine import GOING_ON, WAITING
 from slipstream.epoch.report import percentile
 from slipstream.errors import MissingLayer
 from slipstream.observe.consumed import Consumed, consumed
 from slipstream.store.catalog import Catalog, SourceEntry, ViewEntry
-from slipstream.store.lineage import Computed, History, read_lineage
+from slipstream.store.disk import trouble_of
+from slipstream.store.events import read_events
+from slipstream.store.lineage import Computed, History, read_history, read_lineage
 from slipstream.store.store import Store
 from slipstream.trace import (
     LayerStat,
@@ -84,7 +89,9 @@ class EpochStatus:
 
 @dataclass(frozen=True)
 class Status:
-    """A store at one moment. p50, p99: seconds, over the last epochs."""
+    """A store at one moment. p50, p99: seconds, over the last epochs. problem: what keeps it from being read as of now,
+    if anything does. waiting: what a running engine waits for, if the disk fails it.
+    """
 
     app: str
     store: str
@@ -99,6 +106,8 @@ class Status:
     sources: tuple[SourceStatus, ...]
     latest: tuple[EpochStatus, ...]
     frontiers: Frontiers = field(default_factory=lambda: Frontiers(0, 0, 0, 0))
+    problem: str | None = None
+    waiting: str | None = None
 
 
 def read_status(path: str | Path) -> Status:
@@ -116,7 +125,8 @@ def read_status(path: str | Path) -> Status:
 def read_frontiers(path: str | Path) -> Frontiers:
     """How far a store is computed, flushed to disk, durable on each replica, safe and compacted."""
     store = Store.existing(path)
-    past = read_lineage(store.disk).history
+    newest_epoch(store)
+    past = read_history(store.disk)
     compacted = _compacted(store, store.catalog(), past.frontier)
     return frontiers(read_replication(store.disk), past, compacted, time.time())
 
@@ -124,7 +134,9 @@ def read_frontiers(path: str | Path) -> Frontiers:
 def _taken(store: Store, now: float) -> Status:
     running = store.running()
     catalog = store.catalog()
-    past = read_lineage(store.disk).history
+    lost = find_newest(store).lost
+    lineage = read_lineage(store.disk)
+    past, problem = lineage.history, lost or lineage.broken
     latencies = [each.seconds for each in past.computed[-LATENCIES:]]
     return Status(
         app=store.name,
@@ -136,13 +148,28 @@ def _taken(store: Store, now: float) -> Status:
         p50=percentile(latencies, 50),
         p99=percentile(latencies, 99),
         pending=past.pending[0].epoch if past.pending else None,
-        views=tuple(_view(store, name, entry, past.frontier) for name, entry in catalog.views.items()),
+        views=tuple(
+            _view(store, name, entry, past.frontier, problem) for name, entry in catalog.views.items()
+        ),
         sources=_sources(catalog.sources, past),
         latest=tuple(_epoch(each) for each in past.computed[-LATEST:]),
         frontiers=frontiers(
             read_replication(store.disk), past, _compacted(store, catalog, past.frontier), now
         ),
+        problem=problem,
+        waiting=_waiting(store) if running else None,
     )
+
+
+def _waiting(store: Store) -> str | None:
+    """What the engine waits for: by the disk itself, which may have no room for an event, else by the last event."""
+    trouble = trouble_of(store.root)
+    if trouble is not None:
+        return str(trouble)
+    said = [event for event in read_events(store.disk, "engine") if event.get("event") in (WAITING, GOING_ON)]
+    last = said[-1] if said else {}
+    ours = last.get("event") == WAITING and last.get("incarnation") == store.last_incarnation()
+    return str(last.get("cause")) if ours else None
 
 
 def _epoch(done: Computed) -> EpochStatus:
@@ -161,11 +188,16 @@ def _sources(known: Mapping[str, SourceEntry], past: History) -> tuple[SourceSta
     )
 
 
-def _view(store: Store, name: str, entry: ViewEntry, epoch: int) -> ViewStatus:
+def _view(store: Store, name: str, entry: ViewEntry, epoch: int, problem: str | None) -> ViewStatus:
     contents = Contents.described(dict(entry.contents))
     names = list_layers(store.root / contents.trace)
     layers, size = _on_disk(store.root, {entry.trace, *entry.traces})
-    rows, exact = _rows(store.root, contents, epoch)
+    try:
+        rows, exact = _rows(store.root, contents, epoch)
+    except MissingLayer:
+        if problem is None:
+            raise
+        rows, exact = 0, False
     reach = history_reach(names, epoch, Span.whole())
     return ViewStatus(name, rows, exact, layers, size, reach, _debt(store.root, entry, epoch, reach))
 

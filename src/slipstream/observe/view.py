@@ -19,10 +19,11 @@ _ATTEMPTS = 5
 def read_view(store: str | Path, view: str, as_of: int | str | datetime | None = None) -> pa.Table:
     """A view as of an epoch or a time, by default now, as an Arrow table in no particular order."""
     found = Store.existing(store)
-    contents = Contents.described(found.view(view).contents)
+    entry = found.view(view)
+    contents = Contents.described(entry.contents)
     for attempt in range(_ATTEMPTS):
         try:
-            tables = contents.now(found.root, resolve_epoch(found.disk, as_of), Span.whole())
+            tables = contents.now(found.root, resolve_epoch(found, as_of, [entry.trace]), Span.whole())
             return pa.concat_tables([contents.schema.empty_table(), *tables])
         except (FileNotFoundError, MissingLayer):  # a merger was quicker: look again
             if attempt == _ATTEMPTS - 1:

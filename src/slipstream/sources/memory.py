@@ -225,7 +225,7 @@ class Memory(Source):
 
     def _groups(self) -> list[int]:
         """The folders of appends that there are."""
-        return sorted(int(path.name) for path in self._home().iterdir() if path.name.isdigit())
+        return sorted(int(path.name) for path in self._home().iterdir() if path.name.isdecimal())
 
     def _look(self, group: int) -> None:
         """See what appends a folder has, once."""

@@ -16,6 +16,7 @@ from slipstream.errors import DamagedDocument, UnknownView
 from slipstream.store.disk import Disk
 from slipstream.store.documents import Body, read_document, write_document
 from slipstream.store.layout import CATALOG
+from slipstream.store.shapes import checked
 from slipstream.trace.naming import checked_trace
 
 JSON = Any
@@ -120,9 +121,9 @@ class Catalog:
             }
             for view in views.values():
                 checked_trace(view.trace)
-        except (KeyError, TypeError, AttributeError) as error:
+            return checked(Catalog(sources, views))
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise DamagedDocument("", CATALOG, f"it is no catalog ({error})") from error
-        return Catalog(sources, views)
 
 
 def owner_of(trace: str) -> str:

@@ -60,6 +60,17 @@ def encode(before: str, body: dict[str, Any]) -> tuple[str, bytes]:
     return digest, digest.encode() + b" " + text + b"\n"
 
 
+def body_of(text: bytes) -> dict[str, Any]:
+    """What a line says; ValueError if that is no JSON object."""
+    try:
+        body = json.loads(text)
+    except RecursionError as error:
+        raise ValueError("it is nested without end") from error
+    if not isinstance(body, dict):
+        raise ValueError("it is no JSON object")
+    return body
+
+
 def scan(raw: bytes, before: str = START, offset: int = 0) -> Scan:
     """Read a log, or what follows a line of it whose digest and end are known."""
     lines: list[Line] = []
@@ -77,9 +88,9 @@ def scan(raw: bytes, before: str = START, offset: int = 0) -> Scan:
             )
             return Scan(tuple(lines), end, f"{said}, at byte {offset + at}")
         try:
-            body = json.loads(text)
+            body = body_of(text)
         except ValueError:
-            return Scan(tuple(lines), "torn", f"a line is no JSON, at byte {offset + at}")
+            return Scan(tuple(lines), "torn", f"a line is no JSON object, at byte {offset + at}")
         before = digest.decode()
         at = stop + 1
         lines.append(Line(before, body, offset + at))

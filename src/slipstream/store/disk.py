@@ -24,9 +24,18 @@ from pathlib import Path
 from typing import IO, Protocol
 
 from slipstream.crashing import crash_point
-from slipstream.errors import StoreFull, StoreInUse, StoreReadOnly, StoreUnreadable, StoreVanished
+from slipstream.errors import (
+    StoreFull,
+    StoreInUse,
+    StoreReadOnly,
+    StoreTrouble,
+    StoreUnreadable,
+    StoreVanished,
+)
 
 PRIVATE_FILE, PRIVATE_FOLDER = 0o600, 0o700
+ROOM = 1 << 16
+"""Bytes that there must be room for: with less a disk is full for all that matters."""
 
 
 class Lock(Protocol):
@@ -72,6 +81,8 @@ class LocalDisk:
     def read(self, name: str, offset: int = 0, length: int | None = None) -> bytes:
         """The bytes of a file from an offset on: to its end, or so many of them as there are."""
         with self._named(), (self._root / name).open("rb") as file:
+            if offset > os.fstat(file.fileno()).st_size:
+                return b""
             file.seek(offset)
             return file.read(-1 if length is None else length)
 
@@ -117,6 +128,8 @@ class LocalDisk:
                     if flushed:
                         file.flush()
                         os.fsync(file.fileno())
+                if path.is_dir():
+                    self.remove(name)
                 temporary.replace(path)
             except BaseException:
                 with suppress(OSError):
@@ -143,9 +156,13 @@ class LocalDisk:
             os.truncate(self._root / name, size)
 
     def remove(self, name: str) -> None:
-        """Remove a file, if it is there."""
+        """Remove a file, if it is there. A folder in its place is nobody's, and is moved aside."""
+        path = self._root / name
         with self._named(), suppress(FileNotFoundError):
-            (self._root / name).unlink()
+            try:
+                path.unlink()
+            except IsADirectoryError:
+                path.rename(path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}"))
 
     def make_folder(self, name: str) -> None:
         with self._named(), suppress(FileExistsError):
@@ -231,6 +248,19 @@ def raise_named(error: OSError, root: Path) -> None:
         raise StoreVanished(str(root)) from error
     if error.errno in (errno.EACCES, errno.EPERM, errno.EIO, errno.ESTALE):
         raise StoreUnreadable(str(root), f"{error.strerror}: {error.filename}") from error
+
+
+def trouble_of(root: Path) -> StoreTrouble | None:
+    """What is wrong with the disk of a folder, as far as that can be told without writing to it."""
+    try:
+        said = os.statvfs(root)
+    except OSError as error:
+        return StoreUnreadable(str(root), str(error))
+    if said.f_flag & os.ST_RDONLY:
+        return StoreReadOnly(str(root))
+    free = said.f_bfree if os.geteuid() == 0 else said.f_bavail
+    full = said.f_blocks > 0 and free * said.f_frsize < ROOM  # a file system of no size does not tell
+    return StoreFull(str(root)) if full else None
 
 
 def _fsync(path: Path) -> None:

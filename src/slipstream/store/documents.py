@@ -32,7 +32,7 @@ def decode(raw: bytes, name: str = "") -> Body | str:
     try:
         said = json.loads(raw)
         body, digest = said["body"], said["digest"]
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return "it is no checked JSON document"
     if not isinstance(body, dict) or _digest(body, name) != digest:
         return "its checksum is not that of its contents"

@@ -98,11 +98,11 @@ def read_events(disk: Disk, name: str) -> list[dict[str, Any]]:
     for file in (f"{EVENTS}/{name}.log.1", f"{EVENTS}/{name}.log"):
         try:
             raw = disk.read(file)
-        except FileNotFoundError:
+        except (FileNotFoundError, IsADirectoryError):
             continue
         for line in raw.splitlines():
             try:
                 found.append(json.loads(line))
-            except ValueError:
+            except (ValueError, RecursionError):
                 continue
     return [event for event in found if isinstance(event, dict)]

@@ -4,7 +4,7 @@
     catalog.json          sources and views: what readers need to read a view's trace
     copies/               a second copy of either of them
     lock                  held by the running engine (flock: it falls with the process, however that ends)
-    incarnations/N        created once, by the start that claimed number N
+    incarnations/N        created once, by the start that claimed number N; says so once N has begun
     lineage/N.log         the lineage log of incarnation N, a chain of checked lines
     lineage/base.json     what the logs add up to as of an epoch, so that a start reads only what follows
     lineage/earlier.json  the base before that one
@@ -41,6 +41,8 @@ SPOOL = ".spool"
 REBUILD = ".rebuild"
 PROBE = ".probe"
 
+_DIGITS = 18  # of a number within 64 bits
+
 FOLDERS = (INCARNATIONS, LINEAGE, SUMS, SOURCES, TRACES, COPIES, EVENTS)
 
 
@@ -60,7 +62,13 @@ def copy_of(name: str) -> str:
     return f"{COPIES}/{name}"
 
 
+def number_of(name: str) -> int | None:
+    """The incarnation that a name is the number of, as it is written here; None for anything else."""
+    plain = name.isascii() and name.isdigit() and len(name) <= _DIGITS
+    return int(name) if plain and str(int(name)) == name else None
+
+
 def log_number(name: str) -> int | None:
     """The incarnation whose log a file of `lineage/` or `sums/` is; None for anything else."""
     stem, dot, suffix = name.rpartition(".")
-    return int(stem) if dot and suffix == "log" and stem.isdigit() else None
+    return number_of(stem) if dot and suffix == "log" else None

@@ -30,7 +30,6 @@ have lost something. What is damaged *before* a base is found by whoever reads t
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -39,12 +38,14 @@ from slipstream.errors import DamagedLineage, UnknownEpoch
 from slipstream.store import chain, documents
 from slipstream.store.disk import Disk
 from slipstream.store.layout import BASE, EARLIER_BASE, LINEAGE, lineage_log, log_number
+from slipstream.store.shapes import checked
 
 JSON = Any
 EVERY = 2048
 """A base stands at an epoch that is a multiple of it: so readers and writers need to remember few places."""
 _TAIL = 1 << 16
 _ANCHOR = 1 << 12
+_LATEST = 250_000_000_000  # seconds: some time in the year 9892
 
 
 @dataclass(frozen=True)
@@ -159,7 +160,7 @@ class Base:
     @staticmethod
     def decode(body: Mapping[str, JSON]) -> Base:
         marks = (Mark(Place(*place), clock) for *place, clock in body["marks"])
-        return Base(**{**body, "marks": tuple(marks)})
+        return checked(Base(**{**body, "marks": tuple(marks)}))
 
 
 @dataclass(frozen=True)
@@ -497,12 +498,19 @@ def read_stretch(disk: Disk, since: Place | None, upto: Place) -> History:
     return found.history
 
 
-def read_whole(disk: Disk) -> History:
-    """The history from the first record on; an error where some of it is gone, for it is never taken for all."""
-    found = read_lineage(disk, whole=True)
+def read_history(disk: Disk, *, whole: bool = False) -> History:
+    """The history from its base on; from the first record on if `whole`. An error where some of it is gone, for it is
+    never taken for all.
+    """
+    found = read_lineage(disk, whole=whole)
     if found.broken is not None:
         raise _unreadable(disk, found.broken)
     return found.history
+
+
+def read_whole(disk: Disk) -> History:
+    """All of the history, as `read_history` does."""
+    return read_history(disk, whole=True)
 
 
 def _unreadable(disk: Disk, problem: str) -> DamagedLineage:
@@ -640,44 +648,76 @@ def read_records(disk: Disk) -> list[tuple[int, str, Record]]:
     return records
 
 
+@dataclass(frozen=True)
+class LogEnd:
+    """The end of the newest log that proves itself; log 0 where none does. frontier: how far the store is computed by
+    it. in_hand: whether a record follows that of the frontier, so that a later epoch may be on its way. torn: whether
+    what follows, or a newer log, is no line that proves itself.
+    """
+
+    log: int = 0
+    frontier: int = 0
+    in_hand: bool = False
+    torn: bool = False
+
+
 def computed_frontier(disk: Disk) -> int:
-    """How far the store is computed: by the end of the newest log, or where that began. Cheap; for readers."""
+    """How far the store is computed, by the end of its lineage alone. `durability.newest` asks other witnesses too."""
+    return log_end(disk).frontier
+
+
+def log_end(disk: Disk) -> LogEnd:
+    """Where the newest log ends. Costs one read of its last bytes, whatever its length."""
+    torn = False
     for number in reversed(_Logs(disk).numbers):
         name = lineage_log(number)
         try:
             size = disk.size(name)
             reach = _TAIL
             while True:
-                raw = disk.read(name, max(0, size - reach))
-                found = _last_frontier(raw, from_start=reach >= size)
+                found = _end_of(disk.read(name, max(0, size - reach)), from_start=reach >= size)
                 if found is not None:
-                    return found
+                    frontier, in_hand, torn_here = found
+                    return LogEnd(number, frontier, in_hand, torn or torn_here)
                 if reach >= size:
                     break
                 reach *= 4
+            torn = torn or size > 0  # an empty one is of a start that was cut short
         except FileNotFoundError:
             continue
-    return 0
+        except IsADirectoryError:
+            torn = True
+    return LogEnd(torn=torn)
 
 
-def _last_frontier(raw: bytes, *, from_start: bool) -> int | None:
-    """The frontier that the last records in a stretch of a log tell; each line is checked against the one above it."""
-    lines = raw.split(b"\n")[:-1]
+def _end_of(raw: bytes, *, from_start: bool) -> tuple[int, bool, bool] | None:
+    """The frontier that the last records in a stretch of a log tell, whether others follow, and whether anything does
+    that is none; each line is checked against the one above it. None where the stretch is too short to tell.
+    """
+    *lines, rest = raw.split(b"\n")
+
+    def proven(i: int) -> bool:
+        above = lines[i - 1][:16].decode("ascii", "replace") if i else chain.START
+        return chain.follow(above, lines[i][17:]).encode() == lines[i][:16]
+
     for i in range(len(lines) - 1, -1, -1):
-        line = lines[i]
-        if b'"computed"' not in line[:32] and b'"began"' not in line[:32]:
+        if b'"computed"' not in lines[i][:32] and b'"began"' not in lines[i][:32]:
             continue
         if i == 0 and not from_start:
             return None
-        above = lines[i - 1][:16].decode("ascii", "replace") if i else chain.START
-        if chain.follow(above, line[17:]).encode() != line[:16]:
+        if not proven(i):
             continue
-        record = decode_record(json.loads(line[17:]))
+        try:
+            record = decode_record(chain.body_of(lines[i][17:]))
+        except (ValueError, DamagedLineage):
+            continue
+        later = range(i + 1, len(lines))
+        torn = bool(rest) or not all(map(proven, later))
         match record:
             case Computed(epoch=epoch):
-                return epoch
+                return epoch, bool(later), torn
             case Began(after=after):
-                return after
+                return after, True, torn
     return None
 
 
@@ -719,6 +759,8 @@ def decode_record(line: Mapping[str, JSON]) -> Record:
         match line:
             case {"began": int(number), "after": int(after), "upto": int(upto), "app": str(app)}:
                 follows = line.get("follows")
+                if follows is not None and not _is_link(follows, number):
+                    raise ValueError("it follows no log before it")
                 return Began(
                     incarnation=number,
                     after=after,
@@ -728,7 +770,7 @@ def decode_record(line: Mapping[str, JSON]) -> Record:
                     brought=tuple(int(each) for each in line.get("brought", ())),
                 )
             case {"cut": int(epoch), "clock": float() | int() as clock, "ranges": dict(ranges)}:
-                return Cut(epoch, clock, ranges, line.get("watermarks", {}))
+                return Cut(epoch, _time(clock), ranges, _each(int, line.get("watermarks", {})))
             case {
                 "computed": int(epoch),
                 "clock": float() | int() as clock,
@@ -737,20 +779,34 @@ def decode_record(line: Mapping[str, JSON]) -> Record:
             }:
                 return Computed(
                     epoch=epoch,
-                    clock=clock,
-                    seconds=seconds,
+                    clock=_time(clock),
+                    seconds=_time(seconds),
                     rows=rows,
-                    rejected=line.get("rejected", {}),
-                    late=line.get("late", {}),
-                    latest=line.get("latest", {}),
-                    layers=line.get("layers", {}),
-                    safe=line.get("safe", 0),
+                    rejected=_each(int, line.get("rejected", {})),
+                    late=_each(int, line.get("late", {})),
+                    latest=_each(int, line.get("latest", {})),
+                    layers=_each(str, line.get("layers", {})),
+                    safe=int(line.get("safe", 0)),
                 )
             case {"dropped": int(epoch)}:
                 return Dropped(epoch)
     except (TypeError, ValueError, IndexError, KeyError):
         pass
-    raise DamagedLineage(f"a line is no record of lineage: {str(dict(line))[:100]}")
+    raise DamagedLineage(f"a line is no record of lineage: {str(line)[:100]}")
+
+
+def _time(seconds: float) -> float:
+    """Seconds that a calendar knows."""
+    if not abs(seconds) < _LATEST:
+        raise ValueError("no time")
+    return seconds
+
+
+def _each(kind: type, said: JSON) -> Mapping[str, JSON]:
+    """A mapping of names to values of a type."""
+    if type(said) is not dict or not all(type(each) is kind for each in said.values()):
+        raise ValueError("no such mapping")
+    return said
 
 
 def write_base(disk: Disk, base: Base, before: Base | None = None) -> None:

@@ -99,11 +99,14 @@ class Store:
         except DamagedDocument:
             self._refuse_first_format()
             raise
-        if body is None:
-            return None
-        if body["format"] > FORMAT:
-            raise NewerFormat(str(self.root), body["format"], FORMAT)
-        return Identity(body["app"], body["id"])
+        match body:
+            case None:
+                return None
+            case {"format": int(found)} if found > FORMAT:
+                raise NewerFormat(str(self.root), found, FORMAT)
+            case {"format": int(), "app": str(app), "id": str(id)}:
+                return Identity(app, id)
+        raise DamagedDocument(str(self.root), layout.FORMAT, f"{layout.FORMAT}: it says no app")
 
     @property
     def name(self) -> str:
@@ -134,14 +137,36 @@ class Store:
 
     def last_incarnation(self) -> int:
         """The highest incarnation that was claimed."""
-        names = self.disk.list(layout.INCARNATIONS)
-        return max((int(name) for name in names if name.isdigit()), default=0)
+        return max(self._claims(), default=0)
+
+    def had_begun(self) -> bool:
+        """Whether claims show that an incarnation began here, whatever is left of it.
+
+        A claim comes before all else, and says that its incarnation has begun before that computes anything. So one
+        that does not say it is of a start that was cut short or refused, and so is an empty one, which was never
+        written. One that cannot be read may have said it.
+        """
+        for number in self._claims():
+            try:
+                raw = self.disk.read(layout.claim_of(number))
+                said = json.loads(raw) if raw else {}
+            except FileNotFoundError:
+                continue
+            except (ValueError, RecursionError, IsADirectoryError):
+                return True
+            if not isinstance(said, dict) or "began" in said:
+                return True
+        return False
+
+    def _claims(self) -> list[int]:
+        numbers = map(layout.number_of, self.disk.list(layout.INCARNATIONS))
+        return [number for number in numbers if number is not None]
 
     def _refuse_first_format(self) -> None:
         """A store of format 1 had a plain JSON file in the place of the document."""
         try:
             said = json.loads(self.disk.read(layout.FORMAT))
-        except (FileNotFoundError, IsADirectoryError, ValueError):
+        except (FileNotFoundError, IsADirectoryError, ValueError, RecursionError):
             return
         if isinstance(said, dict) and said.get("format") == 1:
             raise OlderFormat(str(self.root), 1, FORMAT)
@@ -199,6 +224,7 @@ class Claim:
                 brought=tuple(sorted(brought)),
             )
         )
+        disk.replace(layout.claim_of(self.incarnation), claim_body(identity.app, began=True), flushed=True)
         crash_point("store.after_begin")
         self.fence(after, self.store.traces())
         self._discard(lambda name: name.incarnation < self.incarnation and name.hi > after)
@@ -260,7 +286,7 @@ def claim_store(store: Store, app: str, *, takeover: bool = False) -> Claim:
 
 def claim_number(store: Store, app: str, above: int) -> int:
     """Claim the first incarnation above a number that nobody has; the lock must be held."""
-    token = json.dumps({"app": app, "process": os.getpid()}).encode()
+    token = claim_body(app)
     number = above
     try:
         while not store.disk.create(layout.claim_of(number := number + 1), token):
@@ -268,6 +294,11 @@ def claim_number(store: Store, app: str, above: int) -> int:
     except (FileNotFoundError, NotADirectoryError) as error:  # the folder was made a moment ago
         raise StoreVanished(str(store.root)) from error
     return number
+
+
+def claim_body(app: str, *, began: bool = False) -> bytes:
+    """What a claim says: whose it is, and whether its incarnation has begun."""
+    return json.dumps({"app": app, "process": os.getpid(), **({"began": True} if began else {})}).encode()
 
 
 def watch_store(store: Store) -> Claim:

@@ -18,7 +18,11 @@ which input each epoch took. A case is a copy of store and replica, harmed, on w
 | refused | an error of Slipstream's own; nothing was served |
 | raw | any other exception |
 | empty | it started from nothing |
+| older | before the start, a reader was shown an older epoch as the present |
 | WRONG | another answer than before, other input, or behind what was promised without consent |
+
+Before the start every view is read as it is, as a reader does that needs no engine: the answer is that of the newest
+epoch, or an error. After a power cut it may be that of any epoch from the persisted one on.
 
 Copies are hard links, so files are harmed by putting another in their place, and nothing is flushed to disk. What was
 compared once is not read again: the same files give the same answer.
@@ -44,6 +48,7 @@ from slipstream.clock import ManualClock
 from slipstream.durability.restore import heal_layer
 from slipstream.durability.start import Started, start
 from slipstream.durability.survey import read_progress
+from slipstream.durability.timetravel import resolve_epoch
 from slipstream.durability.work import LocalWork
 from slipstream.errors import DamagedLayer, HistoryForgotten, MissingLayer, SlipstreamError
 from slipstream.settings import Durability
@@ -52,10 +57,11 @@ from slipstream.store.lineage import read_lineage
 from slipstream.store.store import Store, claim_store
 from slipstream.trace import LayerName, Span, cover
 
-VERDICTS = ("right", "past lost", "stepped back", "refused", "raw", "empty", "WRONG")
-BAD = ("raw", "empty", "WRONG")
+VERDICTS = ("right", "past lost", "stepped back", "refused", "raw", "empty", "older", "WRONG")
+BAD = ("raw", "empty", "older", "WRONG")
 
 PLACES = ("store, replica whole", "store, no replica", "replica, store gone", "replica, store whole")
+POWER_CUT = "power cut"
 _HOLE = 256
 
 
@@ -272,7 +278,7 @@ def power_cut(intact: Intact, seed: int) -> tuple[Case, Callable[[Path], None]]:
     ]
     tail = rng.choice(tails)
     lost = ", ".join(f"{each.name} {fate}" for each, fate in chosen.items() if fate != "kept")
-    case = Case(place, "power cut", f"log {newest} at {end} of {len(raw)} + {len(tail)}; {lost}", seed)
+    case = Case(place, POWER_CUT, f"log {newest} at {end} of {len(raw)} + {len(tail)}; {lost}", seed)
 
     def harm(copy: Path) -> None:
         store = copy / "store"
@@ -408,6 +414,10 @@ def judge(intact: Intact, case: Case, harm: Callable[[Path], None], scratch: Pat
     store = Store.at(scratch / "store")
     claim = None
     try:
+        oldest = max(intact.persisted, intact.safe) if case.operation == POWER_CUT else intact.epoch
+        shown = _shown(intact, store.root, oldest)
+        if shown is not None:
+            return Judged(case, *shown)
         claim = claim_store(store, intact.app)
         started = start(claim, intact.app, Durability(urls), clock=ManualClock(), parallel=1)
         promised = intact.safe if lost else max(intact.persisted, intact.safe)
@@ -419,6 +429,30 @@ def judge(intact: Intact, case: Case, harm: Callable[[Path], None], scratch: Pat
     finally:
         if claim is not None:
             claim.release()
+
+
+def _shown(intact: Intact, root: Path, oldest: int) -> tuple[str, str] | None:
+    """What is wrong with what readers see of a store that nobody has started; an error is not."""
+    try:
+        store = Store.existing(root)
+        for view in store.catalog().views.values():
+            epoch = resolve_epoch(store, None, [view.trace])
+            if epoch < oldest and not _unpublished(intact, store, epoch):
+                return "older", f"epoch {epoch} of {intact.epoch} is shown as the newest"
+            if (
+                epoch > intact.epoch
+                or Answers(store).total(view.trace, epoch) != intact.sums[view.trace, epoch]
+            ):
+                return "WRONG", f"{view.trace} as of epoch {epoch} is another before the start"
+    except SlipstreamError:
+        pass
+    return None
+
+
+def _unpublished(intact: Intact, store: Store, epoch: int) -> bool:
+    """Whether a store is as a crash leaves it right before its last epoch is published."""
+    pending = [cut.epoch for cut in read_lineage(store.disk).history.pending]
+    return epoch == intact.epoch - 1 >= intact.persisted and pending == [intact.epoch]
 
 
 def copied(folder: Path, to: Path) -> None:

@@ -92,8 +92,8 @@ def _read(path: Path, content: bytes) -> dict[str, Any]:
     """What a note says, if it is whole, stands where it was left, and is of a known kind."""
     try:
         note: dict[str, Any] = json.loads(content)
-        checksum = note.pop("checksum")
-    except (ValueError, KeyError, AttributeError, TypeError):
+        checksum = note.pop("checksum") if isinstance(note["away"], str) else None
+    except (ValueError, KeyError, AttributeError, TypeError, RecursionError):
         checksum = None
     if checksum is None or checksum != _checksum(note):
         raise _damaged(path, "a note stands in its place, and the note is damaged")

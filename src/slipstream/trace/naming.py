@@ -41,8 +41,10 @@ _SHIFT = 33
 Kind = Literal["log", "flat"]
 Ints = npt.NDArray[np.int64]
 
-_FENCE = re.compile(r"(\d{6,})-(\d{10,})\.fence")
-_PATTERN = re.compile(r"(\d{6,})-(\d{10,})-(\d{10,})-([0-9a-f]{8})-([0-9a-f]{8})\.(log|flat)\.arrow")
+_FENCE = re.compile(r"(\d{6,18})-(\d{10,18})\.fence", re.ASCII)
+_PATTERN = re.compile(
+    r"(\d{6,18})-(\d{10,18})-(\d{10,18})-([0-9a-f]{8})-([0-9a-f]{8})\.(log|flat)\.arrow", re.ASCII
+)
 _TRACE = re.compile(r"traces/[\w@-][\w.@-]*/[\w@-][\w.@-]*")
 
 
