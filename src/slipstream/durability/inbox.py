@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -129,17 +130,21 @@ def _commit(objects: Objects, name: CommitName) -> Commit | None:
         return None
     except DamagedObject as error:
         return Commit(name, problem=str(error))
-    catalog, totals = None, {}
-    said = _document(objects, manifest.objects.get(manifest.catalog))
-    if said is not None:
-        try:
-            catalog = Catalog.decode(said)
-        except SlipstreamError:  # a name in it that is none
-            catalog = None
+    totals = {}
     summed = _document(objects, manifest.objects.get(manifest.sums))
     if summed is not None and summed.get("epoch") == manifest.epoch:
         totals = decode_totals(summed["totals"])
-    return Commit(name, manifest, catalog=catalog, totals=totals)
+    return Commit(name, manifest, catalog=_catalog(objects, manifest), totals=totals)
+
+
+def _catalog(objects: Objects, manifest: Manifest) -> Catalog | None:
+    """The catalog of a commit, out of the first object that holds it as it was written; None if none does."""
+    for name in manifest.catalog:
+        said = _document(objects, manifest.objects.get(name))
+        if said is not None:
+            with suppress(SlipstreamError):  # a name in it that is none
+                return Catalog.decode(said)
+    return None
 
 
 def _document(objects: Objects, stored: Stored | None) -> documents.Body | None:

@@ -17,6 +17,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import stat
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -26,7 +27,15 @@ from typing import IO, Protocol
 from slipstream.crashing import crash_point
 from slipstream.errors import StoreFull, StoreInUse, StoreReadOnly, StoreUnreadable, StoreVanished
 
-PRIVATE_FILE, PRIVATE_FOLDER = 0o600, 0o700
+
+def modes(*, shared: bool) -> tuple[int, int]:
+    """The permissions of files and folders: for their owner only, or whatever the process allows."""
+    return (0o666, 0o777) if shared else (0o600, 0o700)
+
+
+def is_shared(path: Path) -> bool:
+    """Whether others than its owner may read a folder."""
+    return bool(stat.S_IMODE(path.stat().st_mode) & 0o077)
 
 
 class Lock(Protocol):
@@ -63,7 +72,7 @@ class LocalDisk:
 
     def __init__(self, root: str | Path, *, shared: bool = False) -> None:
         self._root = Path(root).absolute()
-        self._file_mode, self._folder_mode = (0o666, 0o777) if shared else (PRIVATE_FILE, PRIVATE_FOLDER)
+        self._file_mode, self._folder_mode = modes(shared=shared)
 
     @property
     def root(self) -> Path:
