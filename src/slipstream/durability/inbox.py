@@ -10,7 +10,8 @@ written under a name of the incarnation that fetches it, so that no predecessor 
 damaged are told at once (`Spoiled`), so that one can decide again without them.
 
 A large layer may be left where it is, with a note in its place (`leave`). Whoever needs it reads its row groups alone
-(`bring_home`), page by page with their checksums.
+(`bring_home`), page by page with their checksums. The note names what each other replica has that does as well, so that
+losing one of them costs nothing.
 """
 
 from __future__ import annotations
@@ -233,51 +234,73 @@ def _fetched(objects: Objects, stored: Stored, spool: Path, clock: Clock) -> byt
     return checked_body(objects, stored, spool)
 
 
-def leave(store: Store, incarnation: int, wanted: Wanted, url: str) -> LayerName:
-    """Leave a layer on its replica, and a note of it in the store."""
-    assert wanted.stored is not None
+def leave(store: Store, incarnation: int, wanted: Wanted, urls: Mapping[str, str]) -> LayerName:
+    """Leave a layer on its replica, and a note of it in the store that says where it, or what does as well, can be had.
+    urls: of replicas, with their secrets.
+    """
     store.disk.make_folder(wanted.trace)
     name = replace(wanted.kept.layer, incarnation=incarnation)
-    said = {
-        "url": url,
-        "object": wanted.kept.object,
-        "size": wanted.stored.size,
-        "first": wanted.kept.first,
-        "groups": wanted.kept.groups,
-        "rows": wanted.kept.rows,
-        "schema": wanted.schema,
-    }
-    leave_note(store.root / wanted.trace / name.filename, "replica", said)
+
+    def place(each: Wanted) -> dict[str, Any]:
+        kept, stored = each.kept, each.stored
+        return {
+            "url": urls[each.url],
+            "layer": replace(kept.layer, incarnation=incarnation).filename,
+            "object": kept.object,
+            "size": stored.size if stored is not None else 0,
+            "first": kept.first,
+            "groups": kept.groups,
+            "rows": kept.rows,
+            "schema": each.schema,
+        }
+
+    places = [[place(each) for each in layers] for layers in ((wanted,), *wanted.instead)]
+    leave_note(store.root / wanted.trace / name.filename, "replica", {"places": places})
     return name
 
 
 def bring_home(path: Path, said: dict[str, Any]) -> None:
-    """Put the layer that a note tells of in its place. Storage that fails is tried again a few times."""
-    name = LayerName.parse(path.name)
-    assert name is not None
-    kept = Kept(
-        layer=name,
-        rows=said["rows"],
-        bytes=0,
-        object=said["object"],
-        first=said["first"],
-        groups=said["groups"],
-    )
+    """Put the layer that a note tells of in its place, or others that do as well and no note, from whichever replica
+    has it as it was written. Storage that fails is tried again a few times.
+    """
     clock = SystemClock()
     for pause in (*_PAUSES, None):
-        try:
-            with Replica(said["url"]).open(kept.object) as source:
-                if source.size() != said["size"]:
-                    size = f"it has {source.size()} bytes and was written with {said['size']}"
-                    raise DamagedObject(shown(said["url"]), kept.object, size)
-                unpack(source, kept, decode_schema(said["schema"]), path.parent, name, flushed=False)
+        failures: list[DamagedObject | LayerAway] = []
+        for layers in said["places"]:
+            try:
+                for each in layers:
+                    _bring(path.parent, each, flushed=len(layers) > 1)
+            except (DamagedObject, LayerAway) as failure:
+                failures.append(failure)
+                continue
+            if path.name not in [each["layer"] for each in layers]:
+                path.unlink()  # whoever looks again finds the others
             return
-        except ValueError as error:
-            raise DamagedObject(shown(said["url"]), kept.object, f"it cannot be read ({error})") from error
-        except OSError as error:
-            if pause is None:
-                raise LayerAway(path.name, shown(said["url"]), f"{type(error).__name__}: {error}") from error
-            clock.sleep(pause)
+        away = [each for each in failures if isinstance(each, LayerAway)]
+        if not away or pause is None:
+            raise (away or failures)[0]
+        clock.sleep(pause)
+
+
+def _bring(directory: Path, said: Mapping[str, Any], *, flushed: bool) -> None:
+    """Bring one layer to where a note says that it can be had."""
+    name = LayerName.parse(said["layer"])
+    assert name is not None
+    where, schema = shown(said["url"]), decode_schema(said["schema"])
+    kept = Kept(name, said["rows"], 0, said["object"], said["first"], said["groups"])
+    if not kept.object:
+        unpack(None, kept, schema, directory, name, flushed=flushed)
+        return
+    try:
+        with Replica(said["url"]).open(kept.object) as source:
+            if source.size() != said["size"]:
+                size = f"it has {source.size()} bytes and was written with {said['size']}"
+                raise DamagedObject(where, kept.object, size)
+            unpack(source, kept, schema, directory, name, flushed=flushed)
+    except ValueError as error:
+        raise DamagedObject(where, kept.object, f"it cannot be read ({error})") from error
+    except OSError as error:
+        raise LayerAway(name.filename, where, f"{type(error).__name__}: {error}") from error
 
 
 register_bringer("replica", bring_home)

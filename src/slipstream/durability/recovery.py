@@ -33,6 +33,7 @@ or an unfinished recovery of this very history brought it. What is left over fro
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
@@ -49,6 +50,9 @@ from slipstream.trace import PLACES, Fence, LayerName, Span, cover, history_reac
 Names = Mapping[str, tuple[LayerName, ...]]
 Layer = tuple[str, LayerName]
 """A trace and one of its layers."""
+
+LARGE = 4 << 20
+"""Bytes of a layer from which on it may be left on its replica at first."""
 
 _UNKNOWN = 1 << 62
 
@@ -124,13 +128,16 @@ class Remote:
 
 @dataclass(frozen=True)
 class Wanted:
-    """A layer to be brought from a replica. stored: the object that it is in, None for an empty layer."""
+    """A layer to be brought from a replica. stored: the object that it is in, None for an empty layer. instead: of a
+    large one, the layers of each other replica that would do as well.
+    """
 
     trace: str
     kept: Kept
     url: str
     stored: Stored | None
     schema: str
+    instead: tuple[tuple[Wanted, ...], ...] = ()
 
 
 class Kind(StrEnum):
@@ -592,6 +599,7 @@ class _Found:
     kept: int  # the epoch from which on history is kept
     mine: Names
     theirs: Mapping[str, Mapping[LayerName, Wanted]]
+    by_replica: Mapping[tuple[str, str], Mapping[LayerName, Wanted]]  # all that each has of a trace
     drop: tuple[Layer, ...]
 
     def newest(self, frontier: int) -> int:
@@ -619,8 +627,33 @@ class _Found:
             lost = self.lost(trace, [*mine, *(name for name in every if name in wanted)], epoch)
             forgotten += [lost] if lost is not None else []
             theirs = self.theirs.get(trace, {})
-            fetch += [theirs[name] for name in sorted(wanted) if name in theirs]
+            chosen = [theirs[name] for name in sorted(wanted) if name in theirs]
+            fetch += [replace(each, instead=self._instead(each, mine, epoch)) for each in chosen]
         return tuple(fetch), forgotten
+
+    def _instead(
+        self, wanted: Wanted, mine: Sequence[LayerName], epoch: int
+    ) -> tuple[tuple[Wanted, ...], ...]:
+        """What each other replica has that does as well as a layer: the same epochs, or all of them up to one."""
+        if wanted.kept.bytes < LARGE:
+            return ()
+        name = wanted.kept.layer
+        logged = name.is_log and wanted.trace in self.shown
+        found = []
+        for (url, trace), layers in self.by_replica.items():
+            if url == wanted.url or trace != wanted.trace:
+                continue
+            names = _upto([*mine, *layers], epoch)
+            for first, last, span, whole in (
+                (name.lo, name.hi, name.span, not logged),
+                (1, epoch, Span.whole(), True),
+            ):
+                with suppress(MissingLayer):
+                    pieces = tile(names, first, last, span, whole=whole)
+                    chosen = sorted({piece.layer for piece in pieces})
+                    found.append(tuple(layers[each] for each in chosen if each in layers))
+                    break
+        return tuple(found)
 
     def lost(self, trace: str, names: Sequence[LayerName], epoch: int) -> LostHistory | None:
         """What is lost of the history of a trace up to an epoch, if a view is read from it and these are its layers."""
@@ -664,10 +697,12 @@ def _found(family: _Family, catalog: Catalog, rebuild: Collection[str]) -> _Foun
         drop |= {(trace, name) for name in names if name not in ours}
         mine[trace] = tuple(name for name in ours if _counts(chain, name))
     theirs: dict[str, dict[LayerName, Wanted]] = {}
+    by_replica: dict[tuple[str, str], dict[LayerName, Wanted]] = {}
     for trace, identity in identities.items():
         here = {_stretch(name) for name in mine.get(trace, ())}
         offers: dict[tuple[int, int, int, int, str], Wanted] = {}
         for wanted in _offers(family, trace, identity):
+            by_replica.setdefault((wanted.url, trace), {}).setdefault(wanted.kept.layer, wanted)
             stretch = _stretch(wanted.kept.layer)
             best = offers.get(stretch)
             if stretch not in here and (
@@ -685,6 +720,7 @@ def _found(family: _Family, catalog: Catalog, rebuild: Collection[str]) -> _Foun
         kept=chain.history.kept,
         mine=mine,
         theirs=theirs,
+        by_replica=by_replica,
         drop=tuple(sorted(drop)),
     )
 

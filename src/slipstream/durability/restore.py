@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 
 from slipstream.clock import Clock, SystemClock
 from slipstream.crashing import crash_point, crash_points
+from slipstream.durability import recovery
 from slipstream.durability.checksum import mismatches, read_totals, sums_line
 from slipstream.durability.homecoming import list_away
 from slipstream.durability.inbox import PARALLEL, Spoiled, fetch_layers, leave, look
@@ -44,9 +45,6 @@ from slipstream.store.events import fields
 from slipstream.store.layers import remove_layer
 from slipstream.store.store import FENCES, Claim, Store
 from slipstream.trace import Fence, LayerName
-
-LARGE = 4 << 20
-"""Bytes of a layer from which on it is left on the replica at first."""
 
 _LOG = logging.getLogger("slipstream.engine")
 
@@ -128,10 +126,10 @@ def _bring(claim: Claim, plan: Plan, bringing: Bringing) -> list[Layer]:
     store = claim.store
 
     def may_wait(each: Wanted) -> bool:
-        return bringing.lazily and each.stored is not None and each.kept.bytes >= LARGE
+        return bringing.lazily and each.stored is not None and each.kept.bytes >= recovery.LARGE
 
     late = [each for each in plan.fetch if may_wait(each)]
-    away = [(each.trace, leave(store, claim.incarnation, each, bringing.urls[each.url])) for each in late]
+    away = [(each.trace, leave(store, claim.incarnation, each, bringing.urls)) for each in late]
     if away:
         list_away(store.disk, plan.epoch, away)
     fetch_layers(
