@@ -303,7 +303,11 @@ class _StoreCheck:
         seen: dict[str, int] = {}
         numbers = _sum_logs(self._disk)
         for number in numbers:
-            lines = chain.scan(self._disk.read(layout.sums_log(number))).lines
+            try:
+                lines = chain.scan(self._disk.read(layout.sums_log(number))).lines
+            except IsADirectoryError:
+                self._find(layout.sums_log(number), "it is a folder")
+                continue
             if not lines:
                 continue
             epoch = lines[0].body.get("summed", 0)

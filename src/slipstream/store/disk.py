@@ -127,6 +127,9 @@ class LocalDisk:
                         file.flush()
                         os.fsync(file.fileno())
                 temporary.replace(path)
+            except IsADirectoryError as error:
+                temporary.unlink()
+                raise StoreUnreadable(str(self._root), f"{name}: a folder stands in its place") from error
             except BaseException:
                 with suppress(OSError):
                     temporary.unlink()
