@@ -10,7 +10,9 @@ import pytest
 
 from slipstream.clock import ManualClock
 from slipstream.durability.fsck import check_replica, check_store, repair
+from slipstream.durability.inbox import newest_manifest
 from slipstream.durability.replica import Replica
+from slipstream.durability.restore import heal_layer
 from slipstream.durability.start import plan_start
 from slipstream.durability.timetravel import check_there
 from slipstream.errors import HistoryForgotten, HistoryLost
@@ -109,6 +111,21 @@ def test_a_restore_that_gives_up_history_says_so(folder: Path) -> None:
     assert "the history of 'events' before epoch" in (engine.started.said or "")
     assert contents(folder / "store", BAG, EPOCHS) == expected(BAG, EPOCHS)
     engine.close()
+
+
+def test_healing_that_gives_up_history_says_so(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    url, store = f"file://{folder}/replica", Store.existing(folder / "store")
+    manifest = newest_manifest(Replica(url))
+    assert manifest is not None
+    for kept in manifest.layers[BAG]:
+        if kept.layer.is_log and kept.layer.lo == KEPT + 1:
+            Replica(url).delete(kept.object)
+    for name in oldest(folder / "store"):
+        assert heal_layer(store, 9, BAG, name, [url], clock=ManualClock())
+    assert {record.message for record in caplog.records} == {
+        "a damaged layer of history was dropped: no replica has it"
+    }
+    assert contents(folder / "store", BAG, EPOCHS) == expected(BAG, EPOCHS)
 
 
 def test_the_record_comes_before_what_it_lets_go_is_removed(tmp_path: Path) -> None:

@@ -39,12 +39,13 @@ from slipstream.durability.recovery import (
 from slipstream.durability.replica import Objects, Replica, shown
 from slipstream.durability.survey import log_numbers, read_log, survey, write_restoring
 from slipstream.durability.work import LayerWork, LocalWork
-from slipstream.errors import ChecksumMismatch
+from slipstream.errors import ChecksumMismatch, MissingLayer
 from slipstream.store import chain, documents, layout
+from slipstream.store.catalog import Catalog
 from slipstream.store.events import fields
 from slipstream.store.layers import remove_layer
 from slipstream.store.store import FENCES, Claim, Store
-from slipstream.trace import Fence, LayerName
+from slipstream.trace import Fence, LayerName, tile
 
 _LOG = logging.getLogger("slipstream.engine")
 
@@ -291,9 +292,26 @@ def replaced(
         if not any(replace(each.kept.layer, incarnation=incarnation) == name for each in wanted):
             remove_layer(store.disk, trace, name)
         said = fields(part="heal", trace=trace, layer=name.filename, layers=len(wanted))
-        _LOG.warning("a damaged layer was replaced", extra=said)
+        given_up = not wanted and _holds_history(local, trace, name)
+        told = (
+            "a damaged layer of history was dropped: no replica has it"
+            if given_up
+            else "a damaged layer was replaced"
+        )
+        _LOG.warning(told, extra=said)
         healed.append((trace, name))
     return healed
+
+
+def _holds_history(local: Local, trace: str, name: LayerName) -> bool:
+    """Whether a layer holds updates of a view that no other sound layer of the store holds one by one."""
+    shown_by = [view for view in (local.catalog or Catalog()).views.values() if view.trace == trace]
+    others = [each for each in local.layers.get(trace, ()) if each != name]
+    try:
+        tile(others, name.lo, name.hi, name.span, whole=False)
+    except MissingLayer:
+        return bool(shown_by) and name.is_log
+    return False
 
 
 def _brought(
