@@ -31,7 +31,7 @@ from slipstream.datasource import SlipstreamSource
 from slipstream.definitions import Maintain, Names, Query, ViewDefinition, check_complete, inputs_of
 from slipstream.durability.newest import newest_epoch
 from slipstream.durability.start import Started, start
-from slipstream.durability.timetravel import resolve_epoch
+from slipstream.durability.timetravel import check_there, resolve_epoch
 from slipstream.durations import seconds
 from slipstream.epoch import EpochReport, Loop, Summary
 from slipstream.errors import (
@@ -558,6 +558,7 @@ class App:
             added = [name for name in ("_epoch", "_diff") if name not in schema.names]
             schema = StructType([*schema, *(StructField(name, LongType()) for name in added)])
         contents = Contents.described(entry.contents)
+        check_there(self._claim.store, view, as_of, since, base=not contents.is_bag)
         reading = Reading(contents, str(self._claim.store.root), self.shards, as_of, since)
         return self.spark.range(0, self.shards, 1, self.shards).mapInArrow(reading, schema)
 

@@ -17,7 +17,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 from slipstream.clock import Clock
 from slipstream.dataflow.contents import Contents, recorded
 from slipstream.dataflow.graph import Step
-from slipstream.durability.agent import Agent, Charge, Word, rest_within
+from slipstream.durability.agent import Agent, Charge, rest_within
 from slipstream.durability.frontiers import Watching
 from slipstream.durability.ledger import StoreLedger, Upkeep
 from slipstream.durability.restore import heal_store
@@ -112,7 +112,7 @@ def assemble(
         claim, past = started.claim, started.lineage.history
         anew = compare(claim, past)  # again: one that stood by was assembled long ago
         known = claim.store.catalog().views
-        final = _rebuilt(catalog, known, anew.views, claim.incarnation)
+        final = _rebuilt(catalog, known, anew.views, claim.incarnation, past.frontier)
         if anew.views:
             rebuild(claim, anew)
         plans.resumed(claim.store.root, past.frontier)
@@ -122,10 +122,7 @@ def assemble(
         histories += late.values()
         whole = {each.trace for each in rejects.values()}
         spans = [shard_span(shard, shards) for shard in range(shards)]
-        keeper = _keeper(history, past)
         agent = Agent(_charge(started, durability))
-        if past.frontier:  # an app that has nothing new to compute is replicated too
-            agent.tell(Word(past.frontier, keeper(past.frontier, clock.now()), tuple(histories)))
         ledger = StoreLedger(
             claim=claim,
             lineage=started.writer,
@@ -134,7 +131,7 @@ def assemble(
             agent=agent,
             watching=Watching(claim.store.disk),
             traces={trace: [Span.whole()] if trace in whole else spans for trace in final.traces()},
-            upkeep=Upkeep(tuple(histories), keeper),
+            upkeep=Upkeep(tuple(histories), _keeper(history, past)),
             sources=used,
             heal=lambda: heal_store(claim, durability.replicas, LocalWork(claim.store)),
         )
@@ -176,15 +173,16 @@ def _charge(started: Started, durability: Durability) -> Charge:
 
 
 def _rebuilt(
-    catalog: Catalog, known: Mapping[str, ViewEntry], anew: Collection[str], incarnation: int
+    catalog: Catalog, known: Mapping[str, ViewEntry], anew: Collection[str], incarnation: int, epoch: int
 ) -> Catalog:
-    """The catalog with the incarnation that computed each view anew last."""
-    views = {
-        name: replace(
-            view, rebuilt=incarnation if name in anew else known[name].rebuilt if name in known else 0
-        )
-        for name, view in catalog.views.items()
-    }
+    """The catalog with the incarnation that computed each view anew last, and the epoch at which its history begins."""
+    views = {}
+    for name, view in catalog.views.items():
+        before = known.get(name)
+        if before is None or name in anew:
+            views[name] = replace(view, rebuilt=incarnation if name in anew else 0, since=epoch)
+        else:
+            views[name] = replace(view, rebuilt=before.rebuilt, since=before.since)
     return replace(catalog, views=views)
 
 

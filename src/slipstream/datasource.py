@@ -21,7 +21,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import LongType, StructField, StructType
 
 from slipstream.dataflow.contents import Contents, Reading
-from slipstream.durability.timetravel import resolve_epoch
+from slipstream.durability.timetravel import check_there, resolve_epoch
 from slipstream.errors import BadReadOption, UnknownView
 from slipstream.store.catalog import ViewEntry
 from slipstream.store.store import Store
@@ -77,7 +77,9 @@ class _Asked:
         since = options.get("since")
         asked = options.get("until") if since is not None else options.get("asOf")
         as_of = resolve_epoch(store, asked, [entry.trace])
-        return _Asked(store.root, entry, columns, as_of, None if since is None else int(since))
+        after = None if since is None else int(since)
+        check_there(store, view, as_of, after, base=not Contents.described(entry.contents).is_bag)
+        return _Asked(store.root, entry, columns, as_of, after)
 
 
 class ViewReader(DataSourceReader):

@@ -225,6 +225,17 @@ class HistoryForgotten(SlipstreamError):
         )
 
 
+class HistoryLost(SlipstreamError):
+    """History that was never let go is not there."""
+
+    def __init__(self, store: str, view: str, asked: int, kept: int, left: int) -> None:
+        super().__init__(
+            f"The history of '{view}' in the store '{store}' before epoch {left} is lost or damaged: epoch {asked} was "
+            f"asked for, and history was kept from epoch {kept} on. `slipstream fsck {store} --repair` brings it back "
+            f"if a replica has it; epoch {left} and later ones can be read."
+        )
+
+
 class UnknownSchema(SlipstreamError):
     """A trace with no layer yet cannot say what its columns are."""
 

@@ -13,7 +13,7 @@ import pytest
 
 from slipstream.clock import ManualClock
 from slipstream.testing import damage
-from slipstream.testing.damage import Case, Intact, Table, judge, torture
+from slipstream.testing.damage import TWO, Case, Intact, Table, each_object, judge, torture, unflushed
 from slipstream.testing.pretend import KEYED, Pretend
 from slipstream.trace import list_layers
 
@@ -50,6 +50,25 @@ def replicated(tmp_path_factory: pytest.TempPathFactory) -> Intact:
 
 
 @pytest.fixture(scope="module")
+def twice(tmp_path_factory: pytest.TempPathFactory) -> Intact:
+    """A store with two replicas that are as far as each other, and not merged alike."""
+    folder = tmp_path_factory.mktemp("twice")
+    urls = (f"file://{folder}/replica", f"file://{folder}/second")
+    for _ in range(2):
+        engine = Pretend.start(folder / "store", *urls)
+        for each in ((urls[0],), urls):
+            clock = ManualClock()
+            agent = engine.agent(*each, clock=clock)
+            for _ in range(3):
+                engine.keep_from = max(0, engine.epoch - 8)
+                agent.all(engine.run(1))
+            clock.advance(2)
+            agent.lineage()
+        engine.close()
+    return Intact.of(folder / "store", folder / "replica", folder / "intact", folder / "second")
+
+
+@pytest.fixture(scope="module")
 def alone(tmp_path_factory: pytest.TempPathFactory) -> Intact:
     folder = tmp_path_factory.mktemp("alone")
     made(folder)
@@ -72,6 +91,25 @@ def test_random_damages_to_a_store_without_a_replica(alone: Intact, tmp_path: Pa
 def test_power_cuts_with_and_without_a_replica(replicated: Intact, alone: Intact, tmp_path: Path) -> None:
     check(torture(replicated, 0, 300, 1, tmp_path / "case"), 0.12)
     check(torture(alone, 0, 200, 1, tmp_path / "case"), 0.12)
+
+
+def test_each_object_of_a_replica_with_the_store_gone(twice: Intact, tmp_path: Path) -> None:
+    """One replica gives a right restore, or a clear refusal; two always give a right restore, with all of the past."""
+    table = Table()
+    with unflushed():
+        for case, harm in each_object(twice, 1):
+            table.add(judge(twice, case, harm, tmp_path / "case"))
+    check(table, 0.3)
+    refused = {each.case.target.split("/")[1] for each in table.judged if each.verdict == "refused"}
+    assert refused <= {"data", "lineage", "commits"}, str(table)
+    unlike = [each for each in table.judged if each.case.place == TWO and each.verdict != "right"]
+    assert unlike == [], "\n".join(f"{each.case}: {each.verdict}: {each.said}" for each in unlike)
+    silent = [
+        each for each in table.judged if each.verdict == "past lost" and "the history of" not in each.said
+    ]
+    assert silent == []
+    kinds = {each.case.target.split("/")[1] for each in table.judged}
+    assert kinds == {"catalog", "commits", "data", "incarnations", "lineage", "owner.json", "sums"}
 
 
 def test_no_harm_is_right(replicated: Intact, alone: Intact, tmp_path: Path) -> None:

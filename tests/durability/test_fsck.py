@@ -11,7 +11,7 @@ from slipstream.clock import ManualClock
 from slipstream.durability.checksum import sums_line
 from slipstream.durability.fsck import Checked, Finding, check_replica, check_store, repair
 from slipstream.durability.inbox import look
-from slipstream.errors import NotAReplica, NotAStore, ReplicaTrouble, StoreInUse
+from slipstream.errors import NotAReplica, NotAStore, ReplicaTrouble, StoreInUse, StoreUnreadable
 from slipstream.store import chain, layout
 from slipstream.store.store import Store
 from slipstream.testing.damage import Intact, copied, damage, judge, unflushed
@@ -75,6 +75,23 @@ def test_f4_a_flipped_bit_in_rows_is_found_and_repaired(folder: Path, trace: str
     for epoch in range(1, EPOCHS + 1):
         assert contents(store, BAG, epoch) == expected(BAG, epoch)
     assert contents(store, KEYED, EPOCHS) == expected(KEYED, EPOCHS)
+
+
+@pytest.mark.parametrize(
+    "name", ["catalog.json", "copies/format.json", "lineage/2.log", "sums/1.log", "progress.json"]
+)
+def test_a_folder_in_the_place_of_a_file_is_no_raw_error(folder: Path, name: str) -> None:
+    path = folder / "store" / name
+    path.unlink()
+    path.mkdir()
+    assert check_store(folder / "store").findings
+    try:
+        Pretend.start(folder / "store", f"file://{folder}/replica").close()
+    except StoreUnreadable as error:
+        assert f"{name}: a folder stands in its place" in str(error)  # noqa: PT017
+    path.rmdir()
+    Pretend.start(folder / "store", f"file://{folder}/replica").close()
+    assert contents(folder / "store", BAG, EPOCHS) == expected(BAG, EPOCHS)
 
 
 def test_f2_a_hole_in_the_lineage_is_found_and_repaired(folder: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from slipstream.clock import ManualClock
-from slipstream.durability import inbox, restore
+from slipstream.durability import inbox, recovery
 from slipstream.durability.agent import Agent
 from slipstream.durability.board import Board, read_replication
 from slipstream.durability.checksum import sums_line
@@ -49,7 +49,7 @@ def url(tmp_path: Path) -> str:
 @pytest.fixture
 def engine(tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pretend]:
     """An engine on a store restored from it, in which no layer that has rows is at home."""
-    monkeypatch.setattr(restore, "LARGE", 1)
+    monkeypatch.setattr(recovery, "LARGE", 1)
     monkeypatch.setattr(inbox, "_PAUSES", ())
     running = Pretend.start(tmp_path / "store", url)
     yield running
@@ -106,7 +106,8 @@ def test_a_trace_is_not_merged_while_layers_of_it_are_elsewhere(engine: Pretend)
 
 
 def test_nothing_is_deleted_on_a_replica_that_a_note_may_point_to(engine: Pretend, url: str) -> None:
-    pointed = {json.loads(path.read_bytes())["object"] for path in notes(engine.root)}
+    said = [json.loads(path.read_bytes()) for path in notes(engine.root)]
+    pointed = {each["object"] for note in said for layers in note["places"] for each in layers}
     agent = engine.agent(url)
     for _ in range(20):
         agent.hear(engine.run(1))
@@ -132,6 +133,45 @@ def test_a_replica_that_is_gone_is_named_and_may_come_back(engine: Pretend, tmp_
     assert all_home(engine.store.disk)
     assert contents(root, BAG, EPOCHS) == expected(BAG, EPOCHS)
     assert read_replication(engine.store.disk).errors["homecoming"].over is not None
+
+
+@pytest.mark.parametrize("harm", ["gone", "cut", "flipped"])
+@pytest.mark.parametrize("harmed", ["one", "two"])
+def test_another_replica_that_is_whole_does_as_well(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, harmed: str, harm: str
+) -> None:
+    """Also where it has merged its layers otherwise."""
+    monkeypatch.setattr(recovery, "LARGE", 1)
+    monkeypatch.setattr(inbox, "_PAUSES", ())
+    urls = [f"file://{tmp_path}/{name}" for name in ("one", "two")]
+    lost = Pretend.start(tmp_path / "lost", *urls)
+    one, two = (lost.agent(url) for url in urls)
+    for _ in range(12):
+        one.hear(word := lost.run(1))
+        one.follow()
+    two.hear(word)
+    two.follow()
+    lost.close()
+    shutil.rmtree(tmp_path / "lost")
+    manifests = [newest_manifest(Replica(url)) for url in urls]
+    layers = [set(each.names(KEYED)) for each in manifests if each is not None]
+    assert layers[0] != layers[1]
+    engine = Pretend.start(tmp_path / "store", *urls)
+    assert notes(engine.root)
+    for file in (tmp_path / harmed / "data").iterdir():
+        body = file.read_bytes()
+        file.write_bytes(body[:-100] if harm == "cut" else body[:-20] + b"\xff" + body[-19:])
+    if harm == "gone":
+        shutil.rmtree(tmp_path / harmed)
+    assert contents(engine.root, BAG, 12) == expected(BAG, 12)
+    homecoming(engine.store).step()
+    assert all_home(engine.store.disk)
+    assert not notes(engine.root)
+    for trace in (BAG, KEYED):
+        assert contents(engine.root, trace, 12) == expected(trace, 12)
+    for epoch in range(1, 13):
+        assert contents(engine.root, BAG, epoch) == expected(BAG, epoch)
+    engine.close()
 
 
 @pytest.mark.parametrize("harm", ["cut", "flipped"])

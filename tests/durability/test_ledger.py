@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +26,7 @@ from slipstream.store.lineage import (
     History,
     Lineage,
     Record,
+    history_of,
     read_lineage,
     read_records,
 )
@@ -147,7 +149,7 @@ def cut(epoch: int) -> Cut:
 
 
 def computed(epoch: int, safe: int = 0) -> Computed:
-    return Computed(epoch, float(epoch), 0.1, 10, safe=safe)
+    return Computed(epoch, float(epoch), 0.1, 10, safe=safe, kept=epoch - 1)
 
 
 def write(root: Path, epoch: int, span: Span, incarnation: int = 1, trace: str = TRACE) -> str:
@@ -173,6 +175,15 @@ def test_what_the_loop_does_is_in_the_lineage(kept: Kept) -> None:
     assert kept.records() == [cut(1), Dropped(1), cut(1), computed(1)]
     kept.ledger.tell(computed(1))
     assert kept.agent.words == [Word(1, 0, (TRACE,))]
+
+
+def test_the_agent_is_told_to_let_history_go_only_once_that_is_recorded(keep: Callable[..., Kept]) -> None:
+    """Less history is wanted than before: at the start nobody has recorded that yet."""
+    past = history_of(each for e in (1, 2, 3) for each in (cut(e), replace(computed(e), kept=0)))
+    kept = keep(past=past)
+    assert kept.agent.words == [Word(3, 0, (TRACE,))]
+    silent = history_of(each for e in (1, 2, 3) for each in (cut(e), replace(computed(e), kept=None)))
+    assert silent.kept == 3, "a record that says nothing lets everything before it go"
 
 
 def test_an_epoch_that_is_recorded_twice_is_there_once(kept: Kept) -> None:

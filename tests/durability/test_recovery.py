@@ -46,13 +46,14 @@ def log(*records: Record) -> bytes:
     return raw
 
 
-def lineage(computed: int, cut: int = 0, safe: int = 0, mark: float = 0.0) -> bytes:
+def lineage(computed: int, cut: int = 0, safe: int = 0, mark: float = 0.0, kept: int | None = None) -> bytes:
     """The log of incarnation 1: so many epochs computed, and more cut."""
     records: list[Record] = [Began(1, 0, 0, US.id)]
     for epoch in range(1, max(computed, cut) + 1):
         records.append(Cut(epoch, mark, {"files": {"files": [[f"f{epoch}.json", 1, 1]]}}))
         if epoch <= computed:
-            records.append(Computed(epoch=epoch, clock=mark, seconds=0.5, rows=1, safe=min(safe, epoch)))
+            promised = min(safe, epoch)
+            records.append(Computed(epoch=epoch, clock=mark, seconds=0.5, rows=1, safe=promised, kept=kept))
     return log(*records)
 
 
@@ -98,7 +99,7 @@ def remote(
             sequence=1,
             epoch=epoch,
             clock=0.0,
-            catalog="catalog/c",
+            catalog=("catalog/c",),
             objects=stored,
             layers={T: kept},
             schemas={T: "schema"},
@@ -401,10 +402,58 @@ def test_f16_history_is_brought_back_too() -> None:
     local = store(lineage(3), layer(1, 3, "flat"), layer(3, 3))
     made = plan(local, remote("a", 3, SINGLES, lineage(3)))
     assert [each.kept.layer for each in made.fetch] == SINGLES[:2]
-    holed = store(lineage(3), layer(1, 3, "flat"), layer(1, 1), layer(3, 3))
+    holed = store(lineage(3, kept=0), layer(1, 3, "flat"), layer(1, 1), layer(3, 3))
     made = plan(holed)
     assert (made.kind, made.epoch) == (Kind.GO_ON, 3)
-    assert made.why == (f"the history of {T} lacks epochs 2 to 2: no copy is left",)
+    assert made.why == (
+        "the history of 'v' before epoch 3 is lost (it was kept from epoch 0 on): no copy is left",
+    )
+
+
+@pytest.mark.parametrize(("kept", "lost"), [(0, True), (1, True), (2, False), (3, False), (None, False)])
+def test_history_that_no_record_let_go_is_told_to_be_lost(kept: int | None, lost: bool) -> None:
+    """The oldest layer is gone from the only replica, the store is gone, and the present is whole."""
+    layers = [layer(1, 4, "flat"), layer(1, 2, "flat"), layer(2, 2), layer(3, 3), layer(4, 4)]
+    a = remote("a", 4, layers, lineage(4, kept=kept), lost=["data/2-2"])
+    made = plan(GONE, a)
+    assert (made.kind, made.epoch, made.error) == (Kind.RESTORE, 4, None)
+    said = [each for each in made.why if "history" in each]
+    assert said == (
+        [f"the history of 'v' before epoch 2 is lost (it was kept from epoch {kept} on): no copy is left"]
+        if lost
+        else []
+    )
+
+
+def test_history_that_another_replica_has_is_brought_from_there() -> None:
+    flat = layer(1, 3, "flat")
+    a = remote("a", 3, [flat, *SINGLES], lineage(3, kept=0), lost=["data/1-1"])
+    b = remote("b", 3, [flat, *SINGLES], lineage(3, kept=0), lost=["data/3-3"])
+    made = plan(GONE, a, b)
+    assert {each.kept.layer for each in made.fetch} == {flat, *SINGLES}
+    assert not [each for each in made.why if "history" in each]
+
+
+def test_the_history_of_a_view_begins_where_it_was_computed_anew() -> None:
+    anew = Catalog(views={"v": replace(CATALOG.views["v"], since=2)})
+    local = store(lineage(3, kept=0), layer(1, 2, "flat"), layer(3, 3), catalog=anew)
+    assert plan(local).why == ()
+    assert plan(replace(local, catalog=CATALOG)).why != ()
+
+
+def test_what_was_let_go_by_records_that_do_not_count_any_more_is_not_missed() -> None:
+    """The agent was told at epoch 3 that history before epoch 2 may go; a power cut took epoch 3."""
+    first = log(
+        Began(1, 0, 0, US.id),
+        *(each for e in (1, 2) for each in (Cut(e, 0.0, {}), Computed(e, 0.0, 0.1, 1, kept=0))),
+        *(Cut(3, 0.0, {}), Computed(3, 0.0, 0.1, 1, kept=2)),
+    )
+    digest = chain.scan(first).lines[-1].digest
+    second = log(Began(2, 2, 2, US.id, (1, digest)))
+    copies = {1: [first], 2: [second]}
+    local = store(first, layer(1, 2, "flat"))
+    local = replace(local, copies=copies, chain=splice([copies], US.id))
+    assert (plan(local).epoch, plan(local).why) == (2, ())
 
 
 def test_a_trace_that_means_something_else_on_a_replica_is_not_used() -> None:
@@ -441,6 +490,18 @@ def test_f15_a_catalog_that_nobody_has_is_an_error_that_says_so() -> None:
     assert isinstance(made.error, CannotRecover)
     assert "catalog.json: it is empty; no catalog can be read anywhere" in str(made.error)
     assert told(local, remote("a", 2, SINGLES[:2], lineage(3)))[:2] == (Kind.RESTORE, 3)
+
+
+def test_an_older_catalog_is_used_where_it_knows_all_that_the_newest_commit_has() -> None:
+    a = remote("a", 3, SINGLES, lineage(3))
+    assert a.commits[0].manifest is not None
+    later = replace(a.commits[0].manifest, sequence=2)
+    newest = Commit(CommitName(3, 1, 2, 2), later)
+    assert told(GONE, replace(a, commits=(newest, *a.commits)))[:2] == (Kind.RESTORE, 3)
+    grown = replace(later, identities={**later.identities, "traces/w/t": "f.0"})
+    made = plan(GONE, replace(a, commits=(replace(newest, manifest=grown), *a.commits)))
+    assert isinstance(made.error, WouldLose)
+    assert "the catalog of the newest commit cannot be read, and an older one lacks w" in str(made.error)
 
 
 def test_a_store_that_was_read_from_its_base_is_judged_without_its_logs() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -67,6 +68,21 @@ def test_a_folder_that_is_made_while_it_is_listed_has_nothing_yet(tmp_path: Path
     replica = Replica(f"file://{tmp_path}")
     replica._files = Mock(get_file_info=Mock(side_effect=FileNotFoundError("Cannot list directory")))
     assert replica.list("commits") == {}
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_local_replica_is_as_private_as_its_store(tmp_path: Path, shared: bool) -> None:
+    mask = os.umask(0o022)
+    try:
+        replica = Replica(f"file://{tmp_path}/far/replica", shared=shared)
+        replica.put("data/one", b"1")
+        replica.put("data/two", tmp_path / "far" / "replica" / "data" / "one")
+    finally:
+        os.umask(mask)
+    root = tmp_path / "far" / "replica"
+    found = {stat.S_IMODE(path.stat().st_mode) for path in (root, *root.rglob("*"))}
+    assert found == ({0o755, 0o644} if shared else {0o700, 0o600})
+    assert (replica.get("data/one"), replica.get("data/two")) == (b"1", b"1")
 
 
 def test_a_replica_that_is_behind_gets_merged_layers(pretend: Pretend, url: str, tmp_path: Path) -> None:

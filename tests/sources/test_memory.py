@@ -221,9 +221,7 @@ def test_forgotten_appends_are_removed_and_asking_for_them_is_an_error(
     source.append([(2,)])
     source.forget(first)
     assert len(list((tmp_path / "store" / "m").glob("*/*.arrow"))) == 1
-    with pytest.raises(
-        InputLost, match="Source 'm': append number 0 is recorded as input of an epoch, but its file"
-    ):
+    with pytest.raises(InputLost, match="Source 'm': append number 0 was taken as input, but its file"):
         source.frame(first)
     again = attach(memory("id long"), consumed=[first], name="m")
     assert again.cut(None).range == {"appends": [1, 1]}
@@ -249,3 +247,37 @@ def test_a_summary_of_old_appends_is_enough_to_go_on(
     kept = sorted(path.stem.split("-")[0] for path in (tmp_path / "store" / "m").glob("*/*.arrow"))
     assert kept == ["000000000005", "000000000006"]
     assert sorted(path.name for path in (tmp_path / "store" / "m").iterdir()) == ["000000002", "000000003"]
+
+
+@pytest.mark.parametrize("harm", ["flip", "cut", "zero", "delete"])
+@pytest.mark.parametrize("number", [1, 2])
+def test_appends_that_were_harmed_are_never_taken_for_what_was_appended(
+    attach: Attach, tmp_path: Path, harm: str, number: int
+) -> None:
+    """Cut or not, one by one or several together, in this process or the next."""
+    source = attach(memory("id long"), name="m")
+    for value in range(4):
+        source.append([(value,)])
+    cut = source.cut(2)
+    assert cut.range == {"appends": [0, 1]}
+    file = next((tmp_path / "store" / "m").glob(f"*/{number:012d}-*.arrow"))
+    body = bytearray(file.read_bytes())
+    body[len(body) // 2] ^= 1
+    match harm:
+        case "flip":
+            file.write_bytes(body)
+        case "cut":
+            file.write_bytes(body[: len(body) // 2])
+        case "zero":
+            file.write_bytes(bytes(len(body)))
+        case "delete":
+            file.unlink()
+    later = attach(memory("id long"), consumed=[cut.range], name="m")
+    if (harm, number) == ("delete", 2):
+        for ask in (later.backlog, lambda: later.cut(None)):
+            with pytest.raises(InputLost, match=r"append number 2 .* is gone"):
+                ask()
+    for reader in (source, later):
+        for taken in ([number, number], [1, 2]):
+            with pytest.raises(InputLost, match=f"append number {number} .* is (gone|damaged)"):
+                reader.frame({"appends": taken})

@@ -114,3 +114,35 @@ def test_a_span_with_a_gap_is_left_alone() -> None:
 
 def test_no_layers_need_no_upkeep() -> None:
     assert plan_upkeep([], 5, None) == []
+
+
+def test_a_trace_whose_history_begins_late_is_merged_and_packed_all_the_same() -> None:
+    """A view that was computed anew at epoch 100, of which all history is to be kept."""
+    store = Store()
+    store.sizes[LayerName(1, 1, 100, 0, WHOLE.stop, "flat")] = 10
+    for epoch in range(101, 400):
+        store.add(epoch, 1, 10)
+        store.tidy(epoch, 0)
+        assert len(cover(store.sizes, epoch, WHOLE)) <= 4 * (log(epoch, 4) + 1)
+    for epoch in range(100, 400):
+        assert cover(store.sizes, epoch, WHOLE)
+    assert tile(store.sizes, 101, 399, WHOLE, whole=False)
+
+
+def test_what_is_left_of_history_before_a_hole_stays_and_the_rest_is_looked_after() -> None:
+    store = Store()
+    for epoch in range(1, 21):
+        store.add(epoch, 1, 10)
+        store.tidy(epoch, 0)
+    lost = LayerName(1, 10, 10, 0, WHOLE.stop)
+    size = store.sizes.pop(lost)
+    for epoch in range(21, 200):
+        store.add(epoch, 1, 10)
+        store.tidy(epoch, 3)
+    assert len(cover(store.sizes, 199, WHOLE)) <= 4 * (log(199, 4) + 1)
+    for epoch in (3, 9, 199):
+        assert cover(store.sizes, epoch, WHOLE)
+    store.sizes[lost] = size
+    assert tile(store.sizes, 4, 199, WHOLE, whole=False), "what comes back fits in"
+    for epoch in range(3, 200):
+        assert cover(store.sizes, epoch, WHOLE)

@@ -67,6 +67,11 @@ class Contents:
             tuple(Buffer(type=types.field(i).type, **buffer) for i, buffer in enumerate(said["buffers"])),
         )
 
+    @property
+    def is_bag(self) -> bool:
+        """Whether the trace holds rows and how often each is there; else, of each key the newest version."""
+        return "r" in self.stored.names
+
     def only(self, wanted: Sequence[str]) -> Contents:
         """Some of the view's columns."""
         by_name = dict(zip(self.schema.names, self.columns, strict=True))
@@ -97,7 +102,7 @@ class Contents:
         return shown.append_column("_diff", column(updates, "diff"))
 
     def _bag(self) -> list[str]:
-        return ["diff"] if "r" in self.stored.names else []
+        return ["diff"] if self.is_bag else []
 
     def _shown(self, rows: pa.Table) -> pa.Table:
         made: dict[str, pa.Array] = {}

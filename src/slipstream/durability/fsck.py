@@ -16,7 +16,6 @@ back, drops damaged layers that nobody needs, and says what only computing anew 
 from __future__ import annotations
 
 import json
-import stat
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -49,7 +48,7 @@ from slipstream.errors import (
 from slipstream.settings import Durability
 from slipstream.store import chain, documents, layout
 from slipstream.store.catalog import Catalog, owner_of
-from slipstream.store.disk import Disk
+from slipstream.store.disk import Disk, is_shared
 from slipstream.store.store import FENCES, Identity, Store, claim_store
 from slipstream.trace import Fence, LayerName, history_reach, is_away, open_layer, problem_of
 from slipstream.trace.naming import Span
@@ -220,8 +219,8 @@ class _StoreCheck:
             self._find(f"{trace}/{name.filename}", "it is whole, and not what the record of its epoch names")
         for trace, gap in self._examined.uncovered.items():
             self._find(trace, gap)
-        for trace, (lo, hi) in self._examined.holes.items():
-            self._find(trace, f"its history lacks epochs {lo} to {hi}")
+        for lost in self._examined.forgotten:
+            self._find(lost.trace, str(lost))
         known = set((self._local.catalog or Catalog()).traces())
         for trace in self._local.layers:
             if trace not in known:
@@ -305,7 +304,11 @@ class _StoreCheck:
         seen: dict[str, int] = {}
         numbers = _sum_logs(self._disk)
         for number in numbers:
-            lines = chain.scan(self._disk.read(layout.sums_log(number))).lines
+            try:
+                lines = chain.scan(self._disk.read(layout.sums_log(number))).lines
+            except IsADirectoryError:
+                self._find(layout.sums_log(number), "it is a folder")
+                continue
             if not lines:
                 continue
             epoch = lines[0].body.get("summed", 0)
@@ -348,7 +351,7 @@ class _StoreCheck:
             self._tell(name, "it is nobody's")
         if len(strays) > _FEW:
             self._tell(str(root), f"{len(strays) - _FEW} more files are nobody's")
-        if stat.S_IMODE(root.stat().st_mode) & 0o077:
+        if is_shared(root):
             self._tell(str(root), "it may be read by others than its owner")
 
 

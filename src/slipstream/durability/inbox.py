@@ -10,13 +10,15 @@ written under a name of the incarnation that fetches it, so that no predecessor 
 damaged are told at once (`Spoiled`), so that one can decide again without them.
 
 A large layer may be left where it is, with a note in its place (`leave`). Whoever needs it reads its row groups alone
-(`bring_home`), page by page with their checksums.
+(`bring_home`), page by page with their checksums. The note names what each other replica has that does as well, so that
+losing one of them costs nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -132,17 +134,21 @@ def _commit(objects: Objects, name: CommitName) -> Commit | None:
         return None
     except DamagedObject as error:
         return Commit(name, problem=str(error))
-    catalog, totals = None, {}
-    said = _document(objects, manifest.objects.get(manifest.catalog))
-    if said is not None:
-        try:
-            catalog = Catalog.decode(said)
-        except SlipstreamError:  # a name in it that is none
-            catalog = None
+    totals = {}
     summed = _document(objects, manifest.objects.get(manifest.sums))
     if summed is not None and summed.get("epoch") == manifest.epoch:
         totals = totals_of(summed)
-    return Commit(name, manifest, catalog=catalog, totals=totals)
+    return Commit(name, manifest, catalog=_catalog(objects, manifest), totals=totals)
+
+
+def _catalog(objects: Objects, manifest: Manifest) -> Catalog | None:
+    """The catalog of a commit, out of the first object that holds it as it was written; None if none does."""
+    for name in manifest.catalog:
+        said = _document(objects, manifest.objects.get(name))
+        if said is not None:
+            with suppress(SlipstreamError):  # a name in it that is none
+                return Catalog.decode(said)
+    return None
 
 
 def _document(objects: Objects, stored: Stored | None) -> documents.Body | None:
@@ -231,51 +237,73 @@ def _fetched(objects: Objects, stored: Stored, spool: Path, clock: Clock) -> byt
     return checked_body(objects, stored, spool)
 
 
-def leave(store: Store, incarnation: int, wanted: Wanted, url: str) -> LayerName:
-    """Leave a layer on its replica, and a note of it in the store."""
-    assert wanted.stored is not None
+def leave(store: Store, incarnation: int, wanted: Wanted, urls: Mapping[str, str]) -> LayerName:
+    """Leave a layer on its replica, and a note of it in the store that says where it, or what does as well, can be had.
+    urls: of replicas, with their secrets.
+    """
     store.disk.make_folder(wanted.trace)
     name = replace(wanted.kept.layer, incarnation=incarnation)
-    said = {
-        "url": url,
-        "object": wanted.kept.object,
-        "size": wanted.stored.size,
-        "first": wanted.kept.first,
-        "groups": wanted.kept.groups,
-        "rows": wanted.kept.rows,
-        "schema": wanted.schema,
-    }
-    leave_note(store.root / wanted.trace / name.filename, "replica", said)
+
+    def place(each: Wanted) -> dict[str, Any]:
+        kept, stored = each.kept, each.stored
+        return {
+            "url": urls[each.url],
+            "layer": replace(kept.layer, incarnation=incarnation).filename,
+            "object": kept.object,
+            "size": stored.size if stored is not None else 0,
+            "first": kept.first,
+            "groups": kept.groups,
+            "rows": kept.rows,
+            "schema": each.schema,
+        }
+
+    places = [[place(each) for each in layers] for layers in ((wanted,), *wanted.instead)]
+    leave_note(store.root / wanted.trace / name.filename, "replica", {"places": places})
     return name
 
 
 def bring_home(path: Path, said: dict[str, Any]) -> None:
-    """Put the layer that a note tells of in its place. Storage that fails is tried again a few times."""
-    name = LayerName.parse(path.name)
-    assert name is not None
-    kept = Kept(
-        layer=name,
-        rows=said["rows"],
-        bytes=0,
-        object=said["object"],
-        first=said["first"],
-        groups=said["groups"],
-    )
+    """Put the layer that a note tells of in its place, or others that do as well and no note, from whichever replica
+    has it as it was written. Storage that fails is tried again a few times.
+    """
     clock = SystemClock()
     for pause in (*_PAUSES, None):
-        try:
-            with Replica(said["url"]).open(kept.object) as source:
-                if source.size() != said["size"]:
-                    size = f"it has {source.size()} bytes and was written with {said['size']}"
-                    raise DamagedObject(shown(said["url"]), kept.object, size)
-                unpack(source, kept, decode_schema(said["schema"]), path.parent, name, flushed=False)
+        failures: list[DamagedObject | LayerAway] = []
+        for layers in said["places"]:
+            try:
+                for each in layers:
+                    _bring(path.parent, each, flushed=len(layers) > 1)
+            except (DamagedObject, LayerAway) as failure:
+                failures.append(failure)
+                continue
+            if path.name not in [each["layer"] for each in layers]:
+                path.unlink()  # whoever looks again finds the others
             return
-        except ValueError as error:
-            raise DamagedObject(shown(said["url"]), kept.object, f"it cannot be read ({error})") from error
-        except OSError as error:
-            if pause is None:
-                raise LayerAway(path.name, shown(said["url"]), f"{type(error).__name__}: {error}") from error
-            clock.sleep(pause)
+        away = [each for each in failures if isinstance(each, LayerAway)]
+        if not away or pause is None:
+            raise (away or failures)[0]
+        clock.sleep(pause)
+
+
+def _bring(directory: Path, said: Mapping[str, Any], *, flushed: bool) -> None:
+    """Bring one layer to where a note says that it can be had."""
+    name = LayerName.parse(said["layer"])
+    assert name is not None
+    where, schema = shown(said["url"]), decode_schema(said["schema"])
+    kept = Kept(name, said["rows"], 0, said["object"], said["first"], said["groups"])
+    if not kept.object:
+        unpack(None, kept, schema, directory, name, flushed=flushed)
+        return
+    try:
+        with Replica(said["url"]).open(kept.object) as source:
+            if source.size() != said["size"]:
+                size = f"it has {source.size()} bytes and was written with {said['size']}"
+                raise DamagedObject(where, kept.object, size)
+            unpack(source, kept, schema, directory, name, flushed=flushed)
+    except ValueError as error:
+        raise DamagedObject(where, kept.object, f"it cannot be read ({error})") from error
+    except OSError as error:
+        raise LayerAway(name.filename, where, f"{type(error).__name__}: {error}") from error
 
 
 register_bringer("replica", bring_home)

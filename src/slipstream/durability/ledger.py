@@ -11,6 +11,9 @@ somebody else's epoch of the same number has taken.
 **The layers of an epoch** are expected where the plan puts them, one for each shard, and are asked for their digests
 without listing a folder. Where one is not where it is expected, the folder is listed.
 
+**History is let go in the record of an epoch first** (`Computed.kept`). The agent removes what it is told to, and is
+told only what is recorded: so what is missing without a record is lost, and is told as such.
+
 A store whose folder is gone, or in which the log that this process writes is gone, has *vanished*: that is trouble,
 not a takeover. If it comes back as it was, the engine goes on; if another engine has made it anew, it is superseded.
 """
@@ -20,7 +23,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from slipstream.durability.board import Replication, Word, safe_epoch
@@ -89,8 +92,10 @@ class StoreLedger:
         self._safe = min(past.safe, past.frontier)
         followed = past.computed if durability.written else ()
         self._unsafe = deque((done.epoch, done.clock) for done in followed if done.epoch > self._safe)
+        self._kept = past.kept
         if past.clock is not None:  # what was computed before may not have reached anybody yet
-            self._tell(past.frontier, past.clock)
+            self._kept = min(past.kept, upkeep.keep_from(past.frontier, past.clock))
+            self._tell(past.frontier)
 
     def check_ours(self) -> None:
         self._claim.check_ours()
@@ -107,8 +112,9 @@ class StoreLedger:
     def computed(self, record: Computed) -> None:
         if record.epoch <= self._computed:
             return
-        self._append(record)
-        self._computed = record.epoch
+        kept = self._upkeep.keep_from(record.epoch, record.clock)
+        self._append(replace(record, kept=kept))
+        self._computed, self._kept = record.epoch, kept
         if self._durability.written:
             self._unsafe.append((record.epoch, record.clock))
 
@@ -137,7 +143,7 @@ class StoreLedger:
         return Exposure(max(0.0, now - self._unsafe[0][1]), size)
 
     def tell(self, record: Computed) -> None:
-        self._tell(record.epoch, record.clock)
+        self._tell(record.epoch)
 
     def compact(self) -> None:
         persisted = self._watching.now().persisted
@@ -164,9 +170,8 @@ class StoreLedger:
     def close(self) -> None:
         self._agent.close()
 
-    def _tell(self, epoch: int, clock: float) -> None:
-        keep_from = self._upkeep.keep_from(epoch, clock)
-        self._agent.tell(Word(epoch, keep_from, self._upkeep.histories))
+    def _tell(self, epoch: int) -> None:
+        self._agent.tell(Word(epoch, self._kept, self._upkeep.histories))
 
     def _append(self, record: Record) -> None:
         self._claim.check_ours()

@@ -8,7 +8,7 @@
 | data | `data/INCARNATION-LO-HI-TOKEN-N.parquet` | layers of one schema, each some row groups |
 | lineage | `lineage/LOG-START-STOP-TOKEN.log` | bytes START to STOP of the lineage log of incarnation LOG |
 | sums | `sums/INCARNATION-TOKEN.log` | the epoch checksums as of the commit |
-| catalog | `catalog/INCARNATION-TOKEN.json` | the store's catalog, a checked document |
+| catalog | `catalog/INCARNATION-TOKEN.json` | the store's catalog, a checked document; two objects, one a copy |
 
 A commit is written after all that it names, so a reader needs nothing but a listing and one read: the newest valid
 commit is the whole truth about layers, and what it does not name is not there. Its name has the CRC of its body, and
@@ -93,7 +93,8 @@ def segment_name(log: int, start: int, stop: int, token: str) -> str:
 @dataclass(frozen=True)
 class Manifest:
     """All that a replica holds as of an epoch. A trace's schema is here, because an empty layer has none elsewhere.
-    id: the app's identity. safe: the newest epoch that was called safe by then.
+    id: the app's identity. catalog: the objects that hold the store's, each all of it. safe: the newest epoch that was
+    called safe by then.
     """
 
     app: str
@@ -102,7 +103,7 @@ class Manifest:
     sequence: int
     epoch: int
     clock: float
-    catalog: str
+    catalog: tuple[str, ...]
     objects: Mapping[str, Stored]
     layers: Mapping[str, tuple[Kept, ...]]
     schemas: Mapping[str, str]
@@ -122,7 +123,7 @@ class Manifest:
     def referred(self) -> set[str]:
         """The objects that something in here is in."""
         data = {kept.object for layers in self.layers.values() for kept in layers if kept.object}
-        return (data | {segment.object for segment in self.lineage} | {self.catalog, self.sums}) - {""}
+        return (data | {segment.object for segment in self.lineage} | {*self.catalog, self.sums}) - {""}
 
     def tidy(self) -> Manifest:
         """Without objects that nothing is in any more."""
@@ -140,7 +141,7 @@ class Manifest:
                 "sequence": self.sequence,
                 "epoch": self.epoch,
                 "clock": self.clock,
-                "catalog": self.catalog,
+                "catalog": list(self.catalog),
                 "objects": [[each.name, each.size, each.sha256] for each in self.objects.values()],
                 "layers": {
                     trace: [
@@ -210,7 +211,7 @@ def _decoded(said: dict[str, Any]) -> Manifest:
         sequence=said["sequence"],
         epoch=said["epoch"],
         clock=said["clock"],
-        catalog=said["catalog"],
+        catalog=tuple(said["catalog"]) if isinstance(said["catalog"], list) else (said["catalog"],),
         objects=objects,
         layers={
             checked_trace(trace): tuple(_kept(*each) for each in listed)

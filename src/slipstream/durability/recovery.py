@@ -20,6 +20,10 @@ cannot say how far it was, every replica that was not heard or has lost everythi
 lineage that is known to have been there, needs consent (`accept_loss`). Epochs after the promise are another matter:
 their input is still there, because input is forgotten only once it is safe.
 
+**History is never lost in silence.** The lineage says from which epoch on the history of views is kept, the catalog
+where that of each begins. What is missing of it is brought; where no copy is left, the plan says so. The present is
+whole, so that needs no consent.
+
 **Never an empty start.** Where there is any sign of life and none of it can be used, no consent helps. There is one
 exception: where the store is gone, and a replica holds nothing but the name of its app or a claim from before the
 first epoch, no epoch was ever durable. Whether there were any that are lost with the store nobody can say, so that
@@ -32,6 +36,7 @@ or an unfinished recovery of this very history brought it. What is left over fro
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
@@ -43,11 +48,14 @@ from slipstream.errors import CannotRecover, MissingLayer, OtherApp, OtherReplic
 from slipstream.store.catalog import Catalog, owner_of
 from slipstream.store.layers import combined
 from slipstream.store.store import Identity
-from slipstream.trace import PLACES, Fence, LayerName, Span, cover, history_reach, tile
+from slipstream.trace import PLACES, Fence, LayerName, Span, cover, history_reach, readable_from, tile
 
 Names = Mapping[str, tuple[LayerName, ...]]
 Layer = tuple[str, LayerName]
 """A trace and one of its layers."""
+
+LARGE = 4 << 20
+"""Bytes of a layer from which on it may be left on its replica at first."""
 
 _UNKNOWN = 1 << 62
 
@@ -125,13 +133,16 @@ class Remote:
 
 @dataclass(frozen=True)
 class Wanted:
-    """A layer to be brought from a replica. stored: the object that it is in, None for an empty layer."""
+    """A layer to be brought from a replica. stored: the object that it is in, None for an empty layer. instead: of a
+    large one, the layers of each other replica that would do as well.
+    """
 
     trace: str
     kept: Kept
     url: str
     stored: Stored | None
     schema: str
+    instead: tuple[tuple[Wanted, ...], ...] = ()
 
 
 class Kind(StrEnum):
@@ -242,17 +253,30 @@ def substitutes_for(layer: Layer, local: Local, remotes: Sequence[Remote]) -> tu
 
 
 @dataclass(frozen=True)
+class LostHistory:
+    """History of a view that must be there, from epoch `kept` on, and is there only from `left` on."""
+
+    view: str
+    trace: str
+    kept: int
+    left: int
+
+    def __str__(self) -> str:
+        return f"the history of '{self.view}' before epoch {self.left} is lost (it was kept from epoch {self.kept} on)"
+
+
+@dataclass(frozen=True)
 class Examined:
     """What is wrong with a store as a whole. strangers: layers that are whole, and not what their epoch made.
-    uncovered: what keeps traces from being read as of the newest epoch, with all copies together. holes: past epochs
-    that traces lack between others.
+    uncovered: what keeps traces from being read as of the newest epoch, with all copies together. forgotten: the views
+    whose history is not all there.
     """
 
     chain: Chain
     lost: tuple[str, ...]
     strangers: tuple[Layer, ...]
     uncovered: Mapping[str, str]
-    holes: Mapping[str, tuple[int, int]]
+    forgotten: tuple[LostHistory, ...]
 
 
 def examine(local: Local, remotes: Sequence[Remote] = ()) -> Examined:
@@ -266,17 +290,14 @@ def examine(local: Local, remotes: Sequence[Remote] = ()) -> Examined:
             cover(_upto(found.every(trace), frontier), frontier, Span.whole(), directory=trace)
         except MissingLayer as gap:
             uncovered[trace] = str(gap).partition(". ")[0]
-    holes = {
-        trace: lost[0]
-        for trace in found.shown
-        if trace not in uncovered and (lost := _holes(found.every(trace), frontier))
-    }
+    shown = (trace for trace in found.traces if trace not in uncovered)
+    forgotten = (found.lost(trace, _upto(found.every(trace), frontier), frontier) for trace in shown)
     return Examined(
         chain=family.chain,
         lost=tuple(_lost_lineage(family)),
         strangers=tuple(sorted(_strangers(family))),
         uncovered=uncovered,
-        holes=holes,
+        forgotten=tuple(each for each in forgotten if each is not None),
     )
 
 
@@ -404,9 +425,10 @@ def _judged(family: _Family, remotes: Sequence[Remote], safe_on: int, rebuild: C
     found = _found(family, catalog or Catalog(), rebuild)
     epoch = found.newest(frontier)
     promised = _promised(family, remotes, safe_on, sure=not gone and _knows_its_end(family, epoch))
-    fetch, holes = found.chosen(epoch)
+    fetch, forgotten = found.chosen(epoch)
     drop = found.drop
     consent = [f"{each}; epochs after {frontier} may have been computed" for each in gone]
+    consent += _older_catalog(family, catalog or Catalog(), own=own_catalog)
     if family.overruled:
         consent.append("a later incarnation began before the commits that are there, and has none itself")
     if epoch < promised < _UNKNOWN:
@@ -421,7 +443,10 @@ def _judged(family: _Family, remotes: Sequence[Remote], safe_on: int, rebuild: C
         consent.append(f"all of epochs 1 to {frontier} would be computed again ({gaps})")
     lost = _lost_input(chain, epoch) if consent else ()
     kind = _kind(own, epoch, frontier, fetch)
-    why = [*_told(family, found, kind, epoch, frontier, upto, fetch, anew=bool(consent)), *holes]
+    why = [
+        *_told(family, found, kind, epoch, frontier, upto, fetch, anew=bool(consent)),
+        *(f"{each}: no copy is left" for each in forgotten),
+    ]
     plan = replace(
         base,
         kind=kind,
@@ -453,6 +478,23 @@ def _catalog(family: _Family) -> tuple[Catalog | None, bool]:
         if commit.catalog is not None and commit.name.incarnation > best[0]:
             best = (commit.name.incarnation, commit.catalog, False)
     return best[1], best[2]
+
+
+def _older_catalog(family: _Family, catalog: Catalog, *, own: bool) -> list[str]:
+    """What a catalog lacks that the newest commit has: then that commit had a later one, which cannot be read."""
+    newest = max(_commits(family), key=lambda each: (each.name.incarnation, each.name.sequence), default=None)
+    if newest is None or newest.manifest is None or newest.catalog is not None:
+        return []
+    if own and newest.name.incarnation <= max(family.local.copies or (), default=0):
+        return []
+    known = catalog.identities()
+    lacks = {
+        owner_of(trace) for trace, each in newest.manifest.identities.items() if known.get(trace) != each
+    }
+    what = (
+        f"the catalog of the newest commit cannot be read, and an older one lacks {', '.join(sorted(lacks))}"
+    )
+    return [what] if lacks else []
 
 
 def _own_frontier(family: _Family) -> int:
@@ -561,9 +603,13 @@ class _Found:
     """The layers that there are for one history: the store's own, and those on replicas that it lacks."""
 
     traces: tuple[str, ...]
-    shown: frozenset[str]  # traces that views are read from: their history counts too
+    shown: Mapping[
+        str, tuple[str, int]
+    ]  # by trace, a view that is read from it, and where its history begins
+    kept: int  # the epoch from which on history is kept
     mine: Names
     theirs: Mapping[str, Mapping[LayerName, Wanted]]
+    by_replica: Mapping[tuple[str, str], Mapping[LayerName, Wanted]]  # all that each has of a trace
     drop: tuple[Layer, ...]
 
     def newest(self, frontier: int) -> int:
@@ -576,10 +622,10 @@ class _Found:
                 return epoch
         return 0
 
-    def chosen(self, epoch: int) -> tuple[tuple[Wanted, ...], list[str]]:
+    def chosen(self, epoch: int) -> tuple[tuple[Wanted, ...], list[LostHistory]]:
         """What to bring for an epoch, and which history is lost."""
         fetch: list[Wanted] = []
-        holes: list[str] = []
+        forgotten: list[LostHistory] = []
         for trace in self.traces:
             mine = _upto(self.mine.get(trace, ()), epoch)
             every = _upto(self.every(trace), epoch)
@@ -588,13 +634,44 @@ class _Found:
                 wanted |= {piece.layer for piece in cover(every, epoch, Span.whole())}
             if trace in self.shown:
                 wanted |= _history(mine, every, epoch)
-                lost = _holes([*mine, *(name for name in every if name in wanted)], epoch)
-                holes += [
-                    f"the history of {trace} lacks epochs {lo} to {hi}: no copy is left" for lo, hi in lost
-                ]
+            lost = self.lost(trace, [*mine, *(name for name in every if name in wanted)], epoch)
+            forgotten += [lost] if lost is not None else []
             theirs = self.theirs.get(trace, {})
-            fetch += [theirs[name] for name in sorted(wanted) if name in theirs]
-        return tuple(fetch), holes
+            chosen = [theirs[name] for name in sorted(wanted) if name in theirs]
+            fetch += [replace(each, instead=self._instead(each, mine, epoch)) for each in chosen]
+        return tuple(fetch), forgotten
+
+    def _instead(
+        self, wanted: Wanted, mine: Sequence[LayerName], epoch: int
+    ) -> tuple[tuple[Wanted, ...], ...]:
+        """What each other replica has that does as well as a layer: the same epochs, or all of them up to one."""
+        if wanted.kept.bytes < LARGE:
+            return ()
+        name = wanted.kept.layer
+        logged = name.is_log and wanted.trace in self.shown
+        found = []
+        for (url, trace), layers in self.by_replica.items():
+            if url == wanted.url or trace != wanted.trace:
+                continue
+            names = _upto([*mine, *layers], epoch)
+            for first, last, span, whole in (
+                (name.lo, name.hi, name.span, not logged),
+                (1, epoch, Span.whole(), True),
+            ):
+                with suppress(MissingLayer):
+                    pieces = tile(names, first, last, span, whole=whole)
+                    chosen = sorted({piece.layer for piece in pieces})
+                    found.append(tuple(layers[each] for each in chosen if each in layers))
+                    break
+        return tuple(found)
+
+    def lost(self, trace: str, names: Sequence[LayerName], epoch: int) -> LostHistory | None:
+        """What is lost of the history of a trace up to an epoch, if a view is read from it and these are its layers."""
+        if trace not in self.shown:
+            return None
+        view, since = self.shown[trace]
+        kept, left = min(max(self.kept, since), epoch), readable_from(names, epoch, Span.whole())
+        return LostHistory(view, trace, kept, left) if left > kept else None
 
     def gaps(self, epoch: int) -> tuple[str, ...]:
         """What is missing for an epoch."""
@@ -630,10 +707,12 @@ def _found(family: _Family, catalog: Catalog, rebuild: Collection[str]) -> _Foun
         drop |= {(trace, name) for name in names if name not in ours}
         mine[trace] = tuple(name for name in ours if _counts(chain, name))
     theirs: dict[str, dict[LayerName, Wanted]] = {}
+    by_replica: dict[tuple[str, str], dict[LayerName, Wanted]] = {}
     for trace, identity in identities.items():
         here = {_stretch(name) for name in mine.get(trace, ())}
         offers: dict[tuple[int, int, int, int, str], Wanted] = {}
         for wanted in _offers(family, trace, identity):
+            by_replica.setdefault((wanted.url, trace), {}).setdefault(wanted.kept.layer, wanted)
             stretch = _stretch(wanted.kept.layer)
             best = offers.get(stretch)
             if stretch not in here and (
@@ -641,11 +720,17 @@ def _found(family: _Family, catalog: Catalog, rebuild: Collection[str]) -> _Foun
             ):
                 offers[stretch] = wanted
         theirs[trace] = {wanted.kept.layer: wanted for wanted in offers.values()}
+    shown: dict[str, tuple[str, int]] = {}
+    for name, view in catalog.views.items():
+        if view.trace not in shown or view.since < shown[view.trace][1]:
+            shown[view.trace] = (name, view.since)
     return _Found(
         traces=tuple(identities),
-        shown=frozenset(view.trace for view in catalog.views.values()),
+        shown=shown,
+        kept=chain.history.kept,
         mine=mine,
         theirs=theirs,
+        by_replica=by_replica,
         drop=tuple(sorted(drop)),
     )
 
@@ -737,26 +822,19 @@ def _covered(names: Iterable[LayerName], epoch: int) -> bool:
 
 def _history(mine: Sequence[LayerName], every: Sequence[LayerName], epoch: int) -> set[LayerName]:
     """The layers that bring back past epochs that the store lacks."""
-    reach = history_reach(every, epoch, Span.whole())
-    if reach >= history_reach(mine, epoch, Span.whole()) or epoch == 0:
+    reach, first = _reaches(every, epoch)
+    known, readable = _reaches(mine, epoch)
+    if reach >= known and first >= readable:
         return set()
     wanted = {piece.layer for piece in tile(every, reach + 1, epoch, Span.whole(), whole=False)}
-    if reach and _covered(every, reach):
-        wanted |= {piece.layer for piece in cover(_upto(every, reach), reach, Span.whole())}
+    if _covered(every, first):
+        wanted |= {piece.layer for piece in cover(every, first, Span.whole())}
     return wanted - set(mine)
 
 
-def _holes(names: Sequence[LayerName], epoch: int) -> list[tuple[int, int]]:
-    """The past epochs that are missing between others that are there one by one."""
-    reach = history_reach(names, epoch, Span.whole())
-    needed = {
-        piece.layer
-        for at in (reach, epoch)
-        if _covered(names, at)
-        for piece in cover(_upto(names, at), at, Span.whole())
-    }
-    below = [name.hi for name in names if name.is_log and name.hi <= reach and name not in needed]
-    return [(min(max(below) + 1, reach), reach)] if below else []
+def _reaches(names: Sequence[LayerName], epoch: int) -> tuple[int, int]:
+    """From where on updates are there one by one, and from where on epochs can be read."""
+    return history_reach(names, epoch, Span.whole()), readable_from(names, epoch, Span.whole())
 
 
 def _checks(family: _Family, epoch: int) -> tuple[tuple[int, Mapping[str, int]], ...]:

@@ -3,8 +3,9 @@
 A replica is named by a URL that `pyarrow.fs` understands (`file:///mnt/other/shop`, `s3://bucket/shop?region=...`,
 with credentials and an endpoint from the environment or the URL's query as usual), or one whose scheme fsspec
 knows. An object is written once, under a name that is never used again, and never renamed, because object stores
-cannot rename. On a local filesystem it is flushed to disk before `put` returns. A crash in the middle of a `put` may
-leave part of an object: nothing refers to it, because whatever refers to an object is written after it.
+cannot rename. On a local filesystem it is flushed to disk before `put` returns, and only its owner may read it, unless
+the store that it is a copy of may be read by others. A crash in the middle of a `put` may leave part of an object:
+nothing refers to it, because whatever refers to an object is written after it.
 
 A URL may name a wrapper for the filesystem: `PACKAGE.MODULE:FUNCTION+file:///path?...`. The function is called with
 the query's options and the filesystem and returns the one to use. `faulty+` is short for the one that tests inject
@@ -14,12 +15,13 @@ faults with.
 from __future__ import annotations
 
 import hashlib
+import os
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
-from typing import Protocol
+from typing import IO, Protocol
 from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
 import pyarrow as pa
@@ -27,6 +29,7 @@ import pyarrow.fs as pafs
 
 from slipstream.durability.manifest import Stored
 from slipstream.errors import BadReplica, DamagedObject
+from slipstream.store.disk import modes
 from slipstream.trace.flush import flush, flush_folder
 
 WRAPPERS = {"faulty": "slipstream.testing.faults:wrap"}
@@ -56,9 +59,10 @@ class Objects(Protocol):
 class Replica:
     """Objects under one URL, by `pyarrow.fs`. Each call opens what it needs and keeps nothing."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, shared: bool = False) -> None:
         self._url = url
         self._files, self._root = open_filesystem(url)
+        self._file_mode, self._folder_mode = modes(shared=shared)
 
     @property
     def url(self) -> str:
@@ -70,7 +74,7 @@ class Replica:
         try:
             self._write(path, body)
         except FileNotFoundError:
-            self._files.create_dir(path.rpartition("/")[0], recursive=True)
+            self._make_folder(path.rpartition("/")[0])
             self._write(path, body)
         if isinstance(self._files, pafs.LocalFileSystem):
             flush(Path(path))
@@ -109,8 +113,20 @@ class Replica:
         with suppress(FileNotFoundError):
             self._files.delete_file(self._path(name))
 
+    def _make_folder(self, path: str) -> None:
+        if not isinstance(self._files, pafs.LocalFileSystem):
+            self._files.create_dir(path, recursive=True)
+            return
+        for folder in (self._root, path):
+            Path(folder).mkdir(parents=True, exist_ok=True, mode=self._folder_mode)
+
+    def _open(self, path: str) -> pa.NativeFile | IO[bytes]:
+        if not isinstance(self._files, pafs.LocalFileSystem):
+            return self._files.open_output_stream(path)
+        return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, self._file_mode), "wb")
+
     def _write(self, path: str, body: bytes | Path) -> None:
-        with self._files.open_output_stream(path) as stream:
+        with self._open(path) as stream:
             if isinstance(body, bytes):
                 stream.write(body)
                 return

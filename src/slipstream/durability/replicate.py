@@ -19,7 +19,18 @@ from dataclasses import dataclass, replace
 
 from slipstream.durability.manifest import ClaimName, CommitName, Kept, Manifest, Segment
 from slipstream.errors import MissingLayer
-from slipstream.trace import LayerName, LayerStat, Piece, Remove, Span, Upkeep, cover, plan_upkeep, tile
+from slipstream.trace import (
+    LayerName,
+    LayerStat,
+    Piece,
+    Remove,
+    Span,
+    Upkeep,
+    cover,
+    plan_upkeep,
+    readable_from,
+    tile,
+)
 
 COMMITS_KEPT = 3
 SEGMENTS_JOINED = 16
@@ -57,13 +68,11 @@ def plan_increment(
         if pieces is not None and all(piece.layer.lo > since for piece in pieces):
             return Increment(trace, _layers(pieces), whole=False)
     now = cover(present, until, Span.whole(), directory=directory)
-    try:
-        history = [
-            *cover(present, start, Span.whole()),
-            *tile(present, start + 1, until, Span.whole(), whole=False),
-        ]
-    except MissingLayer:  # history is younger than was asked for
-        history = []
+    first = max(start, readable_from(present, until, Span.whole()))
+    history = [
+        *cover(present, first, Span.whole()),
+        *tile(present, first + 1, until, Span.whole(), whole=False),
+    ]
     return Increment(trace, _layers([*now, *history]), whole=True)
 
 
@@ -196,7 +205,7 @@ def without(manifest: Manifest, lost: Collection[str]) -> Manifest:
         identities=identities,
         lineage=tuple(each for each in manifest.lineage if each.object not in lost),
         sums="" if manifest.sums in lost else manifest.sums,
-        catalog="" if manifest.catalog in lost else manifest.catalog,
+        catalog=tuple(each for each in manifest.catalog if each not in lost),
     )
 
 

@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 
 from slipstream.clock import Clock, SystemClock
 from slipstream.crashing import crash_point, crash_points
+from slipstream.durability import recovery
 from slipstream.durability.checksum import mismatches, read_totals, sums_line
 from slipstream.durability.homecoming import list_away
 from slipstream.durability.inbox import PARALLEL, Spoiled, fetch_layers, leave, look
@@ -37,15 +38,13 @@ from slipstream.durability.recovery import (
 from slipstream.durability.replica import Objects, Replica, shown
 from slipstream.durability.survey import log_numbers, read_log, survey, write_restoring
 from slipstream.durability.work import LayerWork, LocalWork
-from slipstream.errors import ChecksumMismatch
+from slipstream.errors import ChecksumMismatch, MissingLayer
 from slipstream.store import chain, documents, layout
+from slipstream.store.catalog import Catalog
 from slipstream.store.events import fields
 from slipstream.store.layers import remove_layer
 from slipstream.store.store import FENCES, Claim, Store, claim_body
-from slipstream.trace import Fence, LayerName
-
-LARGE = 4 << 20
-"""Bytes of a layer from which on it is left on the replica at first."""
+from slipstream.trace import Fence, LayerName, tile
 
 _LOG = logging.getLogger("slipstream.engine")
 
@@ -127,10 +126,10 @@ def _bring(claim: Claim, plan: Plan, bringing: Bringing) -> list[Layer]:
     store = claim.store
 
     def may_wait(each: Wanted) -> bool:
-        return bringing.lazily and each.stored is not None and each.kept.bytes >= LARGE
+        return bringing.lazily and each.stored is not None and each.kept.bytes >= recovery.LARGE
 
     late = [each for each in plan.fetch if may_wait(each)]
-    away = [(each.trace, leave(store, claim.incarnation, each, bringing.urls[each.url])) for each in late]
+    away = [(each.trace, leave(store, claim.incarnation, each, bringing.urls)) for each in late]
     if away:
         list_away(store.disk, plan.epoch, away)
     fetch_layers(
@@ -292,9 +291,26 @@ def replaced(
         if not any(replace(each.kept.layer, incarnation=incarnation) == name for each in wanted):
             remove_layer(store.disk, trace, name)
         said = fields(part="heal", trace=trace, layer=name.filename, layers=len(wanted))
-        _LOG.warning("a damaged layer was replaced", extra=said)
+        given_up = not wanted and _holds_history(local, trace, name)
+        told = (
+            "a damaged layer of history was dropped: no replica has it"
+            if given_up
+            else "a damaged layer was replaced"
+        )
+        _LOG.warning(told, extra=said)
         healed.append((trace, name))
     return healed
+
+
+def _holds_history(local: Local, trace: str, name: LayerName) -> bool:
+    """Whether a layer holds updates of a view that no other sound layer of the store holds one by one."""
+    shown_by = [view for view in (local.catalog or Catalog()).views.values() if view.trace == trace]
+    others = [each for each in local.layers.get(trace, ()) if each != name]
+    try:
+        tile(others, name.lo, name.hi, name.span, whole=False)
+    except MissingLayer:
+        return bool(shown_by) and name.is_log
+    return False
 
 
 def _brought(

@@ -10,6 +10,9 @@ until that time has come. They have their numbers.
 
 A time is looked for in the marks that the base of the lineage has, and then in the records between two of them: what
 that costs does not depend on the age of the store. The records prove themselves as they do at a start.
+
+A past that is asked for and not there was either let go, or is lost. The lineage and the catalog tell which
+(`check_there`), and a reader is told.
 """
 
 from __future__ import annotations
@@ -19,10 +22,13 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from slipstream.durability.newest import newest_epoch
-from slipstream.errors import UnknownEpoch
+from slipstream.errors import HistoryLost, MissingLayer, UnknownEpoch
 from slipstream.store.disk import Disk
-from slipstream.store.lineage import computed_frontier, read_base, read_history, read_stretch
+from slipstream.store.lineage import computed_frontier, read_base, read_history, read_lineage, read_stretch
 from slipstream.store.store import Store
+from slipstream.trace import LayerName, Span, cover, readable_from, tile
+
+_ATTEMPTS = 3
 
 
 def resolve_epoch(
@@ -50,6 +56,35 @@ def resolve_epoch(
                 f"'{asked}' is neither an epoch nor a time. Give a number, or a time such as 2026-01-31T12:00:00."
             ) from None
     return epoch_at(store.disk, asked.timestamp())
+
+
+def check_there(store: Store, view: str, as_of: int, since: int | None, *, base: bool) -> None:
+    """Raise `HistoryLost` where a past epoch of a view, or the updates after `since`, should be there and are not.
+    base: updates are made of what was there before them. What was let go is for the reader to say, and so is a present
+    that is not whole.
+    """
+    entry = store.view(view)
+    for _ in range(_ATTEMPTS):  # a merger may be quicker
+        names = store.valid_layers(entry.trace)
+        if _is_there(names, as_of, since, base=base):
+            return
+    history = read_lineage(store.disk).history
+    frontier, asked = history.frontier, as_of if since is None else since
+    kept = min(max(history.kept, entry.since), frontier)
+    left = readable_from(names, frontier, Span.whole())
+    if kept <= asked < left and _is_there(names, frontier, None, base=False):
+        raise HistoryLost(str(store.root), view, asked, kept, left)
+
+
+def _is_there(names: list[LayerName], as_of: int, since: int | None, *, base: bool) -> bool:
+    try:
+        if since is not None:
+            tile(names, since + 1, as_of, Span.whole(), whole=False)
+        if since is None or base:
+            cover(names, as_of if since is None else since, Span.whole())
+    except MissingLayer:
+        return False
+    return True
 
 
 def epoch_at(disk: Disk, clock: float) -> int:

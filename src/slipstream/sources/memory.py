@@ -11,12 +11,14 @@ rows, its caller gets a `BadRow` instead, and nothing of that call is taken.
 Because rows can be retracted, a source without `key=` has the mode `diff`, even if no diff column is declared.
 
 The file is written under a temporary name and renamed, not flushed: it survives the end of the process, not that
-of the machine. Files are in folders of `TOGETHER` each, by number, so that a start looks at those that it goes on from
-and not at all that was ever appended.
+of the machine. Its name, `NUMBER-ROWS-DIGEST.arrow`, says what must be in it, so that a file that rotted is never taken
+for what was appended, and a number that is missing before others is never passed over. Files are in folders of
+`TOGETHER` each, by number, so that a start looks at those that it goes on from and not at all that was ever appended.
 """
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -26,6 +28,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
+import xxhash
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import BooleanType, LongType, StructField, StructType
 
@@ -36,6 +39,7 @@ from slipstream.sources.rows import Rows, arrow_schema, table
 from slipstream.sources.shape import BEFORE_IMAGE, DELETES, UPSERTS
 
 TOGETHER = 4096
+_NAME = re.compile(r"(\d{12,})-(\d+)(?:-([0-9a-f]{16}))?\.arrow")
 
 
 class Memory(Source):
@@ -63,6 +67,7 @@ class Memory(Source):
         self._folder: Path | None = None
         self._rows: dict[int, int] = {}
         """Rows of each append that has a file, cut or not, in the folders that were looked at."""
+        self._names: dict[int, str] = {}
         self._looked: set[int] = set()
         self._cursor = 0
         self._next = 0
@@ -115,7 +120,7 @@ class Memory(Source):
         with self._lock:
             taken, amount = 0, 0
             for number in range(self._cursor, self._next):
-                rows = self._rows[number]
+                rows = self._count(number)
                 if taken and (taken == self._max_appends or (budget is not None and amount + rows > budget)):
                     break
                 taken, amount = taken + 1, amount + rows
@@ -126,15 +131,15 @@ class Memory(Source):
 
     def backlog(self) -> int:
         with self._lock:
-            return sum(self._rows[number] for number in range(self._cursor, self._next))
+            return sum(self._count(number) for number in range(self._cursor, self._next))
 
     def frame(self, range: JSON) -> DataFrame:  # noqa: A002
         first, last = range["appends"]
         if first == last:
-            return self._frames.over(self._path(first))
+            return self._frames.over(self._checked(first))
         tables = []
         for number in _through(first, last):
-            with pa.memory_map(str(self._path(number))) as file:
+            with pa.memory_map(str(self._checked(number))) as file:
                 tables.append(pa.ipc.open_stream(file).read_all())
         joined = self._home() / f".{first}-{last}-{threading.get_ident()}.joined"
         try:
@@ -151,7 +156,7 @@ class Memory(Source):
                     self._look(group)
             for number in [number for number in self._rows if number <= last]:
                 self._path(number).unlink()
-                del self._rows[number]
+                del self._rows[number], self._names[number]
             for group in self._groups():
                 if group < last // TOGETHER:
                     self._group(group).rmdir()
@@ -206,14 +211,14 @@ class Memory(Source):
         return StructType([*self.row_schema.fields, *how])
 
     def _write(self, stored: pa.Table) -> None:
-        name = f"{self._next:012d}-{len(stored)}.arrow"
         group = self._next // TOGETHER
         self._group(group).mkdir(exist_ok=True)
         self._look(group)
-        temporary = self._home() / f".{name}.tmp"
+        temporary = self._home() / f".{self._next:012d}.tmp"
         write_arrow_stream(stored, temporary)
+        name = f"{self._next:012d}-{len(stored)}-{_digest(temporary)}.arrow"
         temporary.rename(self._group(group) / name)
-        self._rows[self._next] = len(stored)
+        self._rows[self._next], self._names[self._next] = len(stored), name
         self._next += 1
 
     def _home(self) -> Path:
@@ -232,18 +237,39 @@ class Memory(Source):
         if group not in self._looked:
             self._looked.add(group)
             for path in self._group(group).glob("*.arrow"):
-                number, rows = path.stem.split("-")
-                self._rows[int(number)] = int(rows)
+                found = _NAME.fullmatch(path.name)
+                if found is not None:
+                    self._rows[int(found[1])], self._names[int(found[1])] = int(found[2]), path.name
 
     def _path(self, number: int) -> Path:
         self._look(number // TOGETHER)
         if number not in self._rows:
-            raise InputLost(
-                self.name,
-                f"append number {number} is recorded as input of an epoch, but its file in {self._home()} is gone",
-                "put the file back from a copy of the store",
-            )
-        return self._group(number // TOGETHER) / f"{number:012d}-{self._rows[number]}.arrow"
+            raise self._lost(number, "is gone")
+        return self._group(number // TOGETHER) / self._names[number]
+
+    def _checked(self, number: int) -> Path:
+        """The file of an append, if it is what was written."""
+        path = self._path(number)
+        found = _NAME.fullmatch(path.name)
+        try:
+            if found is not None and found[3] is not None and _digest(path) != found[3]:
+                raise self._lost(number, "is damaged")
+        except FileNotFoundError:
+            raise self._lost(number, "is gone") from None
+        return path
+
+    def _count(self, number: int) -> int:
+        """The rows of an append that is still to be cut."""
+        if number not in self._rows:
+            raise self._lost(number, "is gone")
+        return self._rows[number]
+
+    def _lost(self, number: int, what: str) -> InputLost:
+        return InputLost(
+            self.name,
+            f"append number {number} was taken as input, but its file in {self._home()} {what}",
+            "put the file back from a copy of the store",
+        )
 
 
 def memory(
@@ -255,6 +281,11 @@ def memory(
 ) -> Memory:
     """A source that the program feeds itself, with `append` and `retract`."""
     return Memory(schema, diff, op, key, max_appends_per_epoch)
+
+
+def _digest(path: Path) -> str:
+    with pa.memory_map(str(path)) as file:
+        return xxhash.xxh3_64_hexdigest(file.read_buffer())
 
 
 def _through(first: int, last: int) -> range:

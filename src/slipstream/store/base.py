@@ -84,6 +84,7 @@ def fold(history: History, app: str | None, places: Sequence[Place], summaries: 
         app=app,
         rows=before.rows + sum(each.rows for each in done),
         safe=max(before.safe, *(each.safe for each in done)),
+        kept=max(before.kept, history.let_go),
         rejected=dict(rejected),
         late=dict(late),
         latest=dict(done[-1].latest),

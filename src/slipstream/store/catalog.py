@@ -32,8 +32,8 @@ class SourceEntry:
 class ViewEntry:
     """schema: Spark's, as JSON. contents: how its rows are kept (`dataflow.Contents`). traces: all that it keeps.
     order: (column, ascending, nulls first). role: "view", or "rejected" or "late" rows. rebuilt: the incarnation that
-    computed it anew, 0 for none. settings: those of the session that its answers depend on; functions: the user's own
-    that it calls, by name, each with a digest of its code.
+    computed it anew, 0 for none. since: the epoch at which its history begins. settings: those of the session that its
+    answers depend on; functions: the user's own that it calls, by name, each with a digest of its code.
     """
 
     schema: JSON
@@ -43,6 +43,7 @@ class ViewEntry:
     order: tuple[tuple[str, bool, bool], ...] = ()
     role: str = "view"
     rebuilt: int = 0
+    since: int = 0
     settings: Mapping[str, str] = field(default_factory=dict)
     functions: Mapping[str, str] = field(default_factory=dict)
 

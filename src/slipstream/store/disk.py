@@ -17,6 +17,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import stat
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -33,9 +34,18 @@ from slipstream.errors import (
     StoreVanished,
 )
 
-PRIVATE_FILE, PRIVATE_FOLDER = 0o600, 0o700
 ROOM = 1 << 16
 """Bytes that there must be room for: with less a disk is full for all that matters."""
+
+
+def modes(*, shared: bool) -> tuple[int, int]:
+    """The permissions of files and folders: for their owner only, or whatever the process allows."""
+    return (0o666, 0o777) if shared else (0o600, 0o700)
+
+
+def is_shared(path: Path) -> bool:
+    """Whether others than its owner may read a folder."""
+    return bool(stat.S_IMODE(path.stat().st_mode) & 0o077)
 
 
 class Lock(Protocol):
@@ -72,7 +82,7 @@ class LocalDisk:
 
     def __init__(self, root: str | Path, *, shared: bool = False) -> None:
         self._root = Path(root).absolute()
-        self._file_mode, self._folder_mode = (0o666, 0o777) if shared else (PRIVATE_FILE, PRIVATE_FOLDER)
+        self._file_mode, self._folder_mode = modes(shared=shared)
 
     @property
     def root(self) -> Path:
@@ -131,6 +141,9 @@ class LocalDisk:
                 if path.is_dir():
                     self.remove(name)
                 temporary.replace(path)
+            except IsADirectoryError as error:
+                temporary.unlink()
+                raise StoreUnreadable(str(self._root), f"{name}: a folder stands in its place") from error
             except BaseException:
                 with suppress(OSError):
                     temporary.unlink()

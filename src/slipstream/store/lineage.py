@@ -5,8 +5,9 @@ A log an incarnation, a chain of checked lines (`chain`), each one record:
 - **Began** `{"began": 2, "after": 6, "upto": 7, "app": ID, "follows": [1, DIGEST]}`: incarnation 2 goes on from epoch
   6; cuts up to epoch 7 still count, and are computed again as they were.
 - **Cut** `{"cut": 7, "clock": ..., "ranges": {...}, "watermarks": {...}}`: epoch 7 takes these ranges of input.
-- **Computed** `{"computed": 7, "clock": ..., "seconds": ..., "rows": ..., "layers": {TRACE: DIGEST}, "safe": 5}`: its
-  layers are all there, and are these: readers may see it. Everything up to epoch 5 was safe by then.
+- **Computed** `{"computed": 7, "clock": ..., "seconds": ..., "rows": ..., "layers": {TRACE: DIGEST}, "safe": 5,
+  "kept": 3}`: its layers are all there, and are these: readers may see it. Everything up to epoch 5 was safe by then.
+  From now on the history of views before epoch 3 may be forgotten, and no other.
 - **Dropped** `{"dropped": 7}`: it failed; unless it is cut again, its input is free.
 
 **One history out of many logs.** A successor names the last line that it read (`follows`). So the history is found
@@ -16,6 +17,10 @@ whose chain breaks before the named line, is a hole, and is found, however old i
 
 **Contiguous.** Epochs are computed one after another, each after its own cut. Anything else in a log that proves
 itself was not written by this code, and is refused.
+
+**What history must be there.** Only what a record lets go (`kept`) is ever removed, and that record is flushed, or on
+the replica, before. So a store or a replica that lacks history from there on has lost it. What was let go once stays
+so, also where a successor goes back behind the record. A record without it lets everything before its epoch go.
 
 Together with the plan, the ranges determine an epoch to the bit, so an epoch that was cut and not computed is run
 again from its record. Nothing here is flushed on the epoch's path. A torn tail is what a crash left of the last
@@ -75,7 +80,8 @@ class Cut:
 @dataclass(frozen=True)
 class Computed:
     """An epoch that readers may see. late: rows, by view. latest: event times so far, by watermark, milliseconds.
-    layers: by trace, one digest over the layers that the epoch made there. safe: the safe frontier by then.
+    layers: by trace, one digest over the layers that the epoch made there. safe: the safe frontier by then. kept: the
+    epoch from which on history is kept; None for no history.
     """
 
     epoch: int
@@ -87,6 +93,12 @@ class Computed:
     latest: Mapping[str, int] = field(default_factory=dict)
     layers: Mapping[str, str] = field(default_factory=dict)
     safe: int = 0
+    kept: int | None = None
+
+    @property
+    def lets_go(self) -> int:
+        """The epoch before which history may be forgotten."""
+        return self.epoch if self.kept is None else self.kept
 
 
 @dataclass(frozen=True)
@@ -122,7 +134,7 @@ class Base:
     """What the records up to an epoch add up to. log, end, digest: the line in which it was computed. app: the identity
     of the app that wrote them. sources: what each source made of the ranges that were taken of it (`Source.folded`).
     unfolded: those of sources that were not there to make something of them. marks: places behind the base, oldest
-    first; the last is that of the base itself.
+    first; the last is that of the base itself. kept: the epoch before which history was let go.
     """
 
     epoch: int = 0
@@ -140,6 +152,7 @@ class Base:
     sources: Mapping[str, JSON] = field(default_factory=dict)
     unfolded: Mapping[str, Sequence[JSON]] = field(default_factory=dict)
     marks: tuple[Mark, ...] = ()
+    kept: int = 0
 
     @staticmethod
     def standing_at(place: Place) -> Base:
@@ -160,18 +173,21 @@ class Base:
     @staticmethod
     def decode(body: Mapping[str, JSON]) -> Base:
         marks = (Mark(Place(*place), clock) for *place, clock in body["marks"])
-        return checked(Base(**{**body, "marks": tuple(marks)}))
+        return checked(Base(**{"kept": body["epoch"], **body, "marks": tuple(marks)}))
 
 
 @dataclass(frozen=True)
 class History:
-    """What the records after a base say. cuts: of the epochs after it, computed or pending, one after another."""
+    """What the records after a base say. cuts: of the epochs after it, computed or pending, one after another.
+    dropped: epochs that failed at least once. let_go: the epoch before which records, whether they still count or not,
+    let history go.
+    """
 
     base: Base = Base()
     cuts: tuple[Cut, ...] = ()
     computed: tuple[Computed, ...] = ()
     dropped: frozenset[int] = frozenset()
-    """Epochs that failed at least once."""
+    let_go: int = 0
 
     @property
     def failing(self) -> bool:
@@ -186,6 +202,11 @@ class History:
     def safe(self) -> int:
         """The newest epoch that was ever called safe."""
         return max(self.base.safe, max((done.safe for done in self.computed), default=0))
+
+    @property
+    def kept(self) -> int:
+        """The epoch from which on the history of views must be there."""
+        return min(max(self.base.kept, self.let_go), self.frontier)
 
     @property
     def clock(self) -> float | None:
@@ -267,7 +288,8 @@ class History:
                     raise DamagedLineage(
                         f"epoch {epoch} is computed after epoch {self.frontier}, or without a cut"
                     )
-                return replace(self, computed=(*self.computed, record))
+                let_go = max(self.let_go, record.lets_go)
+                return replace(self, computed=(*self.computed, record), let_go=let_go)
             case Dropped(epoch=epoch):
                 kept = tuple(cut for cut in self.cuts if cut.epoch < epoch)
                 return replace(self, cuts=kept, dropped=self.dropped | {epoch})
@@ -309,6 +331,7 @@ class _Folding:
         self._cuts = {cut.epoch: cut for cut in history.cuts}
         self._computed = {done.epoch: done for done in history.computed}
         self._dropped = set(history.dropped)
+        self._let_go = history.let_go
         self.frontier = history.frontier
 
     @property
@@ -318,6 +341,7 @@ class _Folding:
             cuts=tuple(self._cuts[epoch] for epoch in sorted(self._cuts)),
             computed=tuple(self._computed[epoch] for epoch in sorted(self._computed)),
             dropped=frozenset(self._dropped),
+            let_go=self._let_go,
         )
 
     @property
@@ -341,6 +365,7 @@ class _Folding:
                 self._cuts[epoch] = record
             case Computed(epoch=epoch) if epoch == self.frontier + 1 and epoch in self._cuts:
                 self._computed[epoch] = record
+                self._let_go = max(self._let_go, record.lets_go)
                 self.frontier = epoch
                 if at is not None and epoch % EVERY == 0:
                     self._places[epoch] = Place(epoch, *at)
@@ -749,7 +774,8 @@ def encode_record(record: Record) -> dict[str, JSON]:
                 "layers": dict(record.layers),
                 "safe": record.safe,
             }
-            return line | {name: value for name, value in optional.items() if value}
+            kept = {} if record.kept is None else {"kept": record.kept}
+            return line | {name: value for name, value in optional.items() if value} | kept
         case Dropped():
             return {"dropped": record.epoch}
 
@@ -787,6 +813,7 @@ def decode_record(line: Mapping[str, JSON]) -> Record:
                     latest=_each(int, line.get("latest", {})),
                     layers=_each(str, line.get("layers", {})),
                     safe=int(line.get("safe", 0)),
+                    kept=None if line.get("kept") is None else int(line["kept"]),
                 )
             case {"dropped": int(epoch)}:
                 return Dropped(epoch)

@@ -6,20 +6,24 @@ Two kinds of harm, each plain data with a name, so that a failure can be had aga
   persisted epoch, the tail of the newest log, documents that nobody flushes) is as it was, missing, empty,
   zero-filled or half there, each by itself.
 
-The judge remembers what the intact store said: of every trace what it held as of every epoch that could be read, and
-which input each epoch took. A case is a copy of store and replica, harmed, on which an app starts (`claim_store`,
-`start`). Then every answer is compared, and damage that comes to light only now is healed as a running engine would.
+Beside what is drawn by seed, each object of a replica can be had flipped, zeroed or gone, with the store gone too
+(`each_object`): those are few enough to try all.
+
+The judge remembers what the intact store said: of every trace what it held as of every epoch that could be read, the
+updates of every epoch, and which input each epoch took. A case is a copy of store and replica, harmed, on which an app
+starts (`claim_store`, `start`). Then every answer is compared, and damage that comes to light only now is healed as a
+running engine would.
 
 | verdict | |
 | --- | --- |
 | right | the newest epoch, every answer as it was |
-| past lost | the same, but some past epochs are an error now: no sound copy of them was left |
+| past lost | the same, but some past epochs are an error now, which says that they are lost: no sound copy was left |
 | stepped back | an older epoch that was allowed, every answer as it was, and the input of the rest not taken twice |
 | refused | an error of Slipstream's own; nothing was served |
 | raw | any other exception |
 | empty | it started from nothing |
 | older | before the start, a reader was shown an older epoch as the present |
-| WRONG | another answer than before, other input, or behind what was promised without consent |
+| WRONG | another answer than before, other input, behind what was promised without consent, or past gone in silence |
 
 Before the start every view is read as it is, as a reader does that needs no engine: the answer is that of the newest
 epoch, or an error. After a power cut it may be that of any epoch from the persisted one on.
@@ -48,27 +52,29 @@ from slipstream.clock import ManualClock
 from slipstream.durability.restore import heal_layer
 from slipstream.durability.start import Started, start
 from slipstream.durability.survey import read_progress
-from slipstream.durability.timetravel import resolve_epoch
+from slipstream.durability.timetravel import check_there, resolve_epoch
 from slipstream.durability.work import LocalWork
-from slipstream.errors import DamagedLayer, HistoryForgotten, MissingLayer, SlipstreamError
+from slipstream.errors import DamagedLayer, HistoryForgotten, HistoryLost, MissingLayer, SlipstreamError
 from slipstream.settings import Durability
 from slipstream.store import layout
 from slipstream.store.lineage import read_lineage
 from slipstream.store.store import Store, claim_store
-from slipstream.trace import LayerName, Span, cover
+from slipstream.trace import LayerName, Span, cover, history_reach
 
 VERDICTS = ("right", "past lost", "stepped back", "refused", "raw", "empty", "older", "WRONG")
 BAD = ("raw", "empty", "older", "WRONG")
 
 PLACES = ("store, replica whole", "store, no replica", "replica, store gone", "replica, store whole")
 POWER_CUT = "power cut"
+TWO = "one of two replicas, store gone"
 _HOLE = 256
 
 
 @dataclass(frozen=True)
 class Intact:
     """What a store said before it was harmed. sums: by trace and epoch, of all that can be read of views, and of all
-    other state as of the newest epoch. cuts: by epoch, the input that it took. persisted, safe: what was promised.
+    other state as of the newest epoch. changes: the same of the updates of views, epoch by epoch. cuts: by epoch, the
+    input that it took. persisted, safe: what was promised.
     """
 
     folder: Path
@@ -78,17 +84,21 @@ class Intact:
     safe: int
     sums: dict[tuple[str, int], int]
     cuts: dict[int, Any]
+    changes: dict[tuple[str, int], int] = field(default_factory=dict)
 
     @property
     def replicated(self) -> bool:
         return (self.folder / "replica").is_dir()
 
     @staticmethod
-    def of(store: str | Path, replica: str | Path | None, to: Path) -> Intact:
-        """Copy a store and its replica (a folder) to a place of their own, and remember what they say."""
+    def of(
+        store: str | Path, replica: str | Path | None, to: Path, second: str | Path | None = None
+    ) -> Intact:
+        """Copy a store and its replicas (folders) to a place of their own, and remember what they say."""
         shutil.copytree(store, to / "store")
-        if replica is not None:
-            shutil.copytree(replica, to / "replica")
+        for name, folder in (("replica", replica), ("second", second)):
+            if folder is not None:
+                shutil.copytree(folder, to / name)
         found = Store.existing(to / "store")
         lineage = read_lineage(found.disk, whole=True)
         epoch, progress = lineage.history.frontier, read_progress(found.disk)
@@ -102,6 +112,9 @@ class Intact:
                     sums[trace, each] = answers.total(trace, each)
                 except (MissingLayer, HistoryForgotten):
                     continue
+        changes = {
+            (trace, each): total for trace in shown for each, total in answers.changes(trace, epoch).items()
+        }
         return Intact(
             folder=to,
             app=found.name,
@@ -110,6 +123,7 @@ class Intact:
             safe=max(lineage.history.safe, progress.safe if progress is not None else 0),
             sums=sums,
             cuts={cut.epoch: cut.ranges for cut in lineage.history.cuts},
+            changes=changes,
         )
 
 
@@ -121,6 +135,7 @@ class Answers:
     """What a store says, read once for the same files: of the whole trace, and else of the layers that are read."""
 
     _known: ClassVar[dict[tuple[str, int, frozenset[File]], int]] = {}
+    _changes: ClassVar[dict[tuple[str, int, frozenset[File]], dict[int, int]]] = {}
 
     def __init__(self, store: Store) -> None:
         self._store, self._work = store, LocalWork(store)
@@ -139,6 +154,19 @@ class Answers:
                 self._known[read] = self._work.state_sum(trace, epoch)
             self._known[whole] = self._known[read]
         return self._known[whole]
+
+    def changes(self, trace: str, until: int) -> dict[int, int]:
+        """The checksum of the updates of each epoch up to one, as far back as they are there one by one."""
+        if trace not in self._files:
+            self._files[trace] = self._listed(trace)
+        files = self._files[trace]
+        logs = (trace, until, frozenset(file for name, file in files.items() if name.is_log))
+        if logs not in self._changes:
+            reach = history_reach(list(files), until, Span.whole())
+            self._changes[logs] = {
+                epoch: self._work.change_sum(trace, epoch - 1, epoch) for epoch in range(reach + 1, until + 1)
+            }
+        return self._changes[logs]
 
     def forget(self) -> None:
         """Files may have changed."""
@@ -244,6 +272,30 @@ def damage(intact: Intact, seed: int) -> tuple[Case, Callable[[Path], None]]:
             shutil.rmtree(copy / "store")
 
     return case, harm
+
+
+def each_object(intact: Intact, seed: int) -> Iterator[tuple[Case, Callable[[Path], None]]]:
+    """Every object of a replica harmed, one at a time, with the store gone, and what carries it out on a copy; with a
+    second replica that is whole, and without. That the newest commit of a lone replica was deleted nobody can tell.
+    """
+    rng = random.Random(seed)
+    root = intact.folder / "replica"
+    files = sorted(path.relative_to(root) for path in root.rglob("*") if path.is_file())
+    newest = max(file for file in files if file.parent.name == "commits")
+    places = (PLACES[2], TWO) if (intact.folder / "second").is_dir() else PLACES[2:3]
+    for place in places:
+        for file in files:
+            for operation in ("flip", "delete"):
+                if (place, operation, file) == (PLACES[2], "delete", newest):
+                    continue
+
+                def harm(copy: Path, place: str = place, file: Path = file, done: str = operation) -> None:
+                    shutil.rmtree(copy / "store")
+                    if place != TWO:
+                        shutil.rmtree(copy / "second", ignore_errors=True)
+                    _HARMS[done](copy / "replica" / file, copy / "replica" / file, rng)
+
+                yield Case(place, operation, f"replica/{file}", seed), harm
 
 
 def power_cut(intact: Intact, seed: int) -> tuple[Case, Callable[[Path], None]]:
@@ -410,7 +462,10 @@ def judge(intact: Intact, case: Case, harm: Callable[[Path], None], scratch: Pat
     harm(scratch)
     alone = "no replica" in case.place
     lost = not (scratch / "store").exists()
-    urls = () if alone or not intact.replicated else (f"file://{scratch}/replica",)
+    there = [name for name in ("replica", "second") if (intact.folder / name).is_dir() and not alone]
+    if case.place in PLACES:
+        there = there[:1]
+    urls = tuple(f"file://{scratch}/{name}" for name in there)
     store = Store.at(scratch / "store")
     claim = None
     try:
@@ -510,13 +565,33 @@ def _compared(intact: Intact, started: Started, urls: Sequence[str], promised: i
         except (MissingLayer, HistoryForgotten, DamagedLayer) as error:
             if epoch == plan.epoch:
                 return "refused", f"at the first read: {error}"
+            if epoch < history.kept:  # it may be there or not
+                continue
+            if not isinstance(error, DamagedLayer) and not _told(store, trace, epoch):
+                return "WRONG", f"{trace} as of epoch {epoch} is gone, and a reader is not told; {said}"
             lost += 1
             continue
         if found != total:
             return "WRONG", f"{trace} as of epoch {epoch} is another; {said}"
+    for trace in {trace for trace, _ in intact.changes}:
+        for epoch, total in answers.changes(trace, plan.epoch).items():
+            if total != intact.changes.get((trace, epoch), total):
+                return "WRONG", f"the changes of {trace} in epoch {epoch} are others; {said}"
+    if lost:
+        return "past lost", f"{lost} answers; {said}"
     if plan.epoch < intact.epoch:
         return "stepped back", f"to epoch {plan.epoch} of {intact.epoch}; {said}"
-    return ("past lost", f"{lost} answers; {said}") if lost else ("right", said)
+    return "right", said
+
+
+def _told(store: Store, trace: str, epoch: int) -> bool:
+    """Whether a reader is told that what it asks for is lost."""
+    view = next(name for name, each in store.catalog().views.items() if each.trace == trace)
+    try:
+        check_there(store, view, epoch, None, base=False)
+    except HistoryLost:
+        return True
+    return False
 
 
 def _read(

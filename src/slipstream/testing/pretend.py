@@ -121,7 +121,14 @@ class Pretend:
                 self.cut(epoch)
             layers = self.write(epoch)
             self.lineage.append(
-                Computed(epoch=epoch, clock=float(epoch), seconds=0.1, rows=KEYS, layers=layers)
+                Computed(
+                    epoch=epoch,
+                    clock=float(epoch),
+                    seconds=0.1,
+                    rows=KEYS,
+                    layers=layers,
+                    kept=self.keep_from if BAG in self.histories else None,
+                )
             )
             self.epoch = epoch
         return Word(self.epoch, self.keep_from, self.histories)

@@ -1,7 +1,7 @@
 """Traces: collections of updates kept as immutable, sorted, memory-mapped layers."""
 
 from slipstream.trace.away import bring, is_away, leave_note, register_bringer
-from slipstream.trace.cover import Piece, cover, history_reach, tile
+from slipstream.trace.cover import Piece, cover, history_reach, readable_from, tile
 from slipstream.trace.layer import (
     Layer,
     check_layer,
@@ -71,6 +71,7 @@ __all__ = [
     "places",
     "plan_upkeep",
     "problem_of",
+    "readable_from",
     "register_bringer",
     "shard_span",
     "tile",

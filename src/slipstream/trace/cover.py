@@ -91,6 +91,25 @@ def history_reach(names: Sequence[LayerName], until: int, span: Span) -> int:
     return reach
 
 
+def readable_from(names: Sequence[LayerName], until: int, span: Span) -> int:
+    """The earliest epoch from which on every epoch up to `until` can be read, and the updates in between one by one.
+    The layers must cover `until` itself.
+    """
+    low, high = history_reach(names, until, span), until
+    while low < high:  # where an epoch is covered, so is every later one: the updates in between are there
+        middle = (low + high) // 2
+        low, high = (low, middle) if _covered(names, middle, span) else (middle + 1, high)
+    return low
+
+
+def _covered(names: Sequence[LayerName], as_of: int, span: Span) -> bool:
+    try:
+        cover(names, as_of, span)
+    except MissingLayer:
+        return False
+    return True
+
+
 def _newest_incarnations(names: Iterable[LayerName]) -> list[LayerName]:
     best: dict[tuple[int, int, str], LayerName] = {}
     for name in sorted(names):

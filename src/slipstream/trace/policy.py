@@ -11,7 +11,9 @@ A reader as of `t` needs a cover of `1..t`. What is kept is the cheapest cover a
 history is wanted back to `keep_from`, the cheapest cover as of `keep_from` and the logs from there on: a
 base, and every update after it, serve each epoch in between. By induction that stays true as `keep_from`
 moves on. Everything else that ends by `computed` goes. Only layers that are there already count; a merge
-that is planned in the same breath counts the next time.
+that is planned in the same breath counts the next time. Where history does not reach back to `keep_from` (it
+began later, or something of it is lost) it is looked after from where it does, and what there is of it
+before that stays: what is lost may come back.
 
 Work is planned by span, the spans being those of the newest layers. After a change of the number of shards,
 these may take slices of wider or narrower layers: a merge then spans the epochs at which the old chains all
@@ -24,12 +26,13 @@ of it is removed. Layers that reach past `computed` are never touched.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from math import log
 
 from slipstream.errors import MissingLayer
-from slipstream.trace.cover import Piece, cover, strips, tile
+from slipstream.trace.cover import Piece, cover, readable_from, strips, tile
 from slipstream.trace.naming import Kind, LayerName, Span
 
 FAN_IN = 4
@@ -98,12 +101,13 @@ def plan_upkeep(
         since = last if keep_from is None else min(max(keep_from, 0), last)
         try:
             now = cover(names, last, span)
-            base = [] if keep_from is None else cover(names, since, span)
-            history = tile(names, since + 1, last, span, whole=False)
         except MissingLayer:
             continue
         handled.append(span)
-        needed.update(piece.layer for piece in (*now, *base, *history))
+        needed.update(piece.layer for piece in now)
+        history, before = _kept(names, since, last, span) if keep_from is not None else ([], set())
+        needed.update(piece.layer for piece in history)
+        needed |= before
         for stretches in _segments(_stretches(now, span), apart):
             for group in _tiers(stretches, [_tier(s, sizes) for s in stretches], FAN_IN):
                 steps.append(Merge(*_joined(group, span, "flat")))
@@ -113,6 +117,22 @@ def plan_upkeep(
                 steps.append(Pack(*_joined(group, span, "log")))
     free = (name for name in names if name not in needed and _inside(name.span, handled))
     return [*steps, *(Remove(name) for name in free)]
+
+
+def _kept(names: list[LayerName], since: int, last: int, span: Span) -> tuple[list[Piece], set[LayerName]]:
+    """The logs from an epoch on, or from the earliest after it that history reaches back to; and what is needed before
+    them: a base, and whatever is left of the history in between.
+    """
+    try:
+        base, history = cover(names, since, span), tile(names, since + 1, last, span, whole=False)
+        return history, {piece.layer for piece in base}
+    except MissingLayer:
+        first = readable_from(names, last, span)
+        needed = {piece.layer for piece in cover(names, first, span)}
+        needed |= {name for name in names if name.is_log and since < name.hi <= first}
+        with suppress(MissingLayer):
+            needed |= {piece.layer for piece in cover(names, since, span)}
+        return tile(names, first + 1, last, span, whole=False), needed
 
 
 def current_spans(names: Sequence[LayerName]) -> list[Span]:

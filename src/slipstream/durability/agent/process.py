@@ -47,6 +47,7 @@ from slipstream.durability.joining import Guarded, Opener, Origin
 from slipstream.durability.persist import Persister
 from slipstream.durability.replica import Replica, shown
 from slipstream.durability.work import LayerWork, LocalWork
+from slipstream.store.disk import is_shared
 from slipstream.store.events import fields, log_events
 from slipstream.store.layout import AWAY, SPOOL
 from slipstream.store.store import Identity, Store
@@ -288,7 +289,15 @@ def main() -> None:
     shutil.rmtree(store.root / SPOOL, ignore_errors=True)
     board = board_of(charge, store, clock)
     work = LocalWork(store)
-    parts = assemble(charge, store, board, clock=clock, work=work, heal=partial(_heal, charge, store, work))
+    parts = assemble(
+        charge,
+        store,
+        board,
+        clock=clock,
+        work=work,
+        heal=partial(_heal, charge, store, work),
+        objects=partial(Replica, shared=is_shared(store.root)),
+    )
     if store.disk.exists(AWAY):
         from slipstream.durability.homecoming import Homecoming
 
