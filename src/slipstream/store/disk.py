@@ -148,9 +148,17 @@ class LocalDisk:
             (self._root / name).unlink()
 
     def make_folder(self, name: str) -> None:
-        with self._named(), suppress(FileExistsError):
-            path = self._root / name
-            path.mkdir(parents=True, mode=self._folder_mode)
+        """Have a folder, and those above it. The store's own is made by its own name (""), and not with another: what
+        is left to do in a store that is gone does not make a new one.
+        """
+        with self._named():
+            if not name:
+                self._root.mkdir(parents=True, exist_ok=True, mode=self._folder_mode)
+            at = self._root
+            for part in Path(name).parts:
+                at /= part
+                with suppress(FileExistsError):
+                    at.mkdir(mode=self._folder_mode)
 
     def flush(self, name: str) -> None:
         with self._named():

@@ -79,6 +79,7 @@ class SimulatedDisk:
 
     def __init__(self, scheduler: Scheduler, root: str = "/simulated/store") -> None:
         self.scheduler, self._root = scheduler, Path(root)
+        self._name, self._draw = self._root.name, scheduler.random.random
         self._mount = Folder()  # what the store's folder is in
         self._temporary = count(1)
         self.full = False
@@ -184,7 +185,9 @@ class SimulatedDisk:
     def make_folder(self, name: str) -> None:
         self._pass()
         at = self._mount
-        for part in (self._root.name, *_parts(name)):
+        if name:
+            self._named()
+        for part in (self._name, *_parts(name)):
             found = at.entries.get(part)
             if found is None:
                 self._writable()
@@ -266,7 +269,7 @@ class SimulatedDisk:
     @property
     def gone(self) -> bool:
         """Whether there is nothing."""
-        return self._root.name not in self._mount.entries
+        return self._name not in self._mount.entries
 
     def lose_folder(self, name: str) -> None:
         """Lose a folder with everything in it."""
@@ -285,7 +288,7 @@ class SimulatedDisk:
 
     def files(self) -> tuple[str, ...]:
         """Every file, by name."""
-        root = self._mount.entries.get(self._root.name)
+        root = self._mount.entries.get(self._name)
         return tuple(sorted(_walk(root, ""))) if isinstance(root, Folder) else ()
 
     def peek(self, name: str) -> bytes | None:
@@ -301,12 +304,11 @@ class SimulatedDisk:
 
     def _pass(self) -> None:
         if not self.scheduler.quiet:
-            drawn = self.scheduler.random.random()
-            slow = drawn < _SLOW_SHARE
-            self.scheduler.point(drawn * (_SLOW / _SLOW_SHARE if slow else _QUICK))
+            drawn = self._draw()
+            self.scheduler.point(drawn * (_SLOW / _SLOW_SHARE if drawn < _SLOW_SHARE else _QUICK))
 
     def _find(self, name: str) -> File | Folder | None:
-        at: File | Folder | None = self._mount.entries.get(self._root.name)
+        at: File | Folder | None = self._mount.entries.get(self._name)
         for part in _parts(name):
             if not isinstance(at, Folder):
                 return None
@@ -331,7 +333,7 @@ class SimulatedDisk:
         return found, last
 
     def _named(self) -> None:
-        if self._root.name not in self._mount.entries:
+        if self._name not in self._mount.entries:
             raise StoreVanished(str(self._root))
 
     def _writable(self, needed: bool = True) -> None:
