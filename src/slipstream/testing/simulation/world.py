@@ -72,7 +72,6 @@ class World:
         self.applied: list[Fault] = []
         self.waiting = len(plan.arrivals) + len(plan.faults)
         self.crash = ""
-        self.restarted = False
         self.last_error: BaseException | None = None
         self._numbers: dict[str, int] = {}
         self.take_over: Callable[[], None] = lambda: None
@@ -118,14 +117,12 @@ class World:
 
     def restart(self) -> None:
         """End engines, to have them started again."""
-        self.restarted = True
         for process in self.running("engine"):
             self.tell(f"the operator ends {process.name}")
             self.scheduler.kill(process, -15)
 
     def lose_everything_local(self) -> None:
         """Lose the store, where there are replicas; else cut the power."""
-        self.restarted = False
         self._stop_everybody()
         if self.buckets:
             self.disk.wipe()
