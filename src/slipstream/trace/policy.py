@@ -30,7 +30,7 @@ from math import log
 
 from slipstream.errors import MissingLayer
 from slipstream.trace.cover import Piece, cover, strips, tile
-from slipstream.trace.naming import Kind, LayerName, Span
+from slipstream.trace.naming import Kind, LayerName, Span, by_order
 
 FAN_IN = 4
 PACK_FAN_IN = 64
@@ -89,12 +89,12 @@ def plan_upkeep(
     """
     apart = frozenset(barriers)
     sizes = {layer.name: layer.bytes for layer in layers if layer.name.hi <= computed}
-    names = sorted(sizes)
+    names = sorted(sizes, key=by_order)
     steps: list[Upkeep] = []
     needed: set[LayerName] = set()
     handled: list[Span] = []
     for span in current_spans(names):
-        last = max(name.hi for name in names if name.span.overlap(span))
+        last = max(name.hi for name in names if name.span.touches(span))
         since = last if keep_from is None else min(max(keep_from, 0), last)
         try:
             now = cover(names, last, span)
@@ -173,7 +173,7 @@ def _tiers(stretches: list[_Stretch], tiers: list[int], fan_in: int) -> Iterable
 
 
 def _joined(group: list[_Stretch], span: Span, kind: Kind) -> tuple[tuple[LayerName, ...], LayerName]:
-    inputs = tuple(sorted({piece.layer for stretch in group for piece in stretch.pieces}))
+    inputs = tuple(sorted({piece.layer for stretch in group for piece in stretch.pieces}, key=by_order))
     incarnation = max(name.incarnation for name in inputs)
     return inputs, LayerName(incarnation, group[0].lo, group[-1].hi, span.start, span.stop, kind)
 
