@@ -60,6 +60,8 @@ def tile(
     by_span: dict[Span, list[LayerName]] = {}
     for name in wanted:
         by_span.setdefault(name.span, []).append(name)
+    if all(owner.contains(span) for owner in by_span):  # one strip, and nothing to be joined
+        return _chain(_newest_incarnations(wanted), first, last, span, whole, directory)[::-1]
     pieces: list[Piece] = []
     for strip in strips(by_span, span):
         present = [name for owner, held in by_span.items() if owner.contains(strip) for name in held]
@@ -101,8 +103,8 @@ def _newest_incarnations(names: Iterable[LayerName]) -> list[LayerName]:
 def _chain(
     names: list[LayerName], first: int, last: int, strip: Span, whole: bool, directory: str
 ) -> list[Piece]:
-    """The cheapest chain through one strip: costs are settled in the order of epochs, since every step goes
-    forward.
+    """The cheapest chain through one strip, newest piece first: costs are settled in the order of epochs, since
+    every step goes forward.
     """
     flats: dict[int, list[LayerName]] = {}
     logs = [name for name in names if name.is_log and not name.single]

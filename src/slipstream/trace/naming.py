@@ -25,7 +25,7 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from operator import attrgetter
 from pathlib import Path
 from typing import Literal
@@ -59,6 +59,7 @@ class Span:
             raise ValueError(f"a span needs 0 <= start < stop <= 2**31, got {self.start}..{self.stop}")
 
     @staticmethod
+    @cache
     def whole() -> Span:
         return Span(0, PLACES)
 
@@ -142,7 +143,7 @@ class LayerName:
             raise ValueError(f"a layer is 'log' or 'flat', got '{self.kind}'")
         if self.incarnation < 0:
             raise ValueError(f"incarnations count from 0, got {self.incarnation}")
-        Span(self.start, self.stop)
+        _ = self.span
 
     @cached_property
     def span(self) -> Span:

@@ -121,10 +121,10 @@ def current_spans(names: Sequence[LayerName]) -> list[Span]:
         return []
     newest = max(name.hi for name in names)
     spans = sorted({name.span for name in names if name.hi == newest})
-    apart = all(a.stop <= b.start for a, b in pairwise(spans))
-    if apart and all(_inside(name.span, spans) for name in names):
-        return spans
     everything = {name.span for name in names}
+    apart = all(a.stop <= b.start for a, b in pairwise(spans))
+    if apart and all(_inside(span, spans) for span in everything):
+        return spans
     pieces = strips(everything, Span(min(s.start for s in everything), max(s.stop for s in everything)))
     return [piece for piece in pieces if any(span.contains(piece) for span in everything)]
 

@@ -87,6 +87,7 @@ class Books:
         self.ghost: Timeline | None = None
         self.starts = 0
         self.reads = 0
+        self._read: tuple[int, bool] | None = None
         disk.observers.append(self._observe)
 
     def violated(self, rule: str, told: str) -> None:
@@ -260,6 +261,9 @@ class Books:
     def read(self, *, strictly: bool) -> None:
         """Read every view as of now, as anybody might. Strictly: an error is not allowed either."""
         self.reads += 1
+        if self._read == (self._disk.changes, strictly):  # nothing that could be read differently
+            return
+        self._read = (self._disk.changes, strictly)
         with self._disk.quietly():
             try:
                 epoch = computed_frontier(self._disk)

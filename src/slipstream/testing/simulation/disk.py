@@ -84,6 +84,7 @@ class SimulatedDisk:
         self._temporary = count(1)
         self.full = False
         self.read_only = False
+        self.changes = 0  # how often something changed that a reader could see
         self.observers: list[Observer] = []
 
     @property
@@ -117,9 +118,11 @@ class SimulatedDisk:
             return False
         file = File()
         folder.put(last, file)
+        self.changes += 1
         self._pass()
         self._space()
         file.data = body
+        self.changes += 1
         self._pass()
         file.flushed = file.data
         self._observed("create", name, body)
@@ -193,6 +196,7 @@ class SimulatedDisk:
                 self._writable()
                 found = Folder()
                 at.put(part, found)
+                self.changes += 1
             if isinstance(found, File):
                 raise FileExistsError(name)
             at = found
@@ -236,13 +240,16 @@ class SimulatedDisk:
     def power_cut(self, chance: random.Random) -> None:
         """Become what a power cut leaves. Whoever ran on it must be dead."""
         _cut(self._mount, chance)
+        self.changes += 1
 
     def wipe(self) -> None:
         """Lose everything."""
         self._mount = Folder()
+        self.changes += 1
 
     def damage(self, kind: Damage, name: str, other: str, chance: random.Random) -> None:
         """Change a file at rest, on the disk itself."""
+        self.changes += 1
         folder, last = self._parent(name)
         file = folder.entries[last]
         assert isinstance(file, File)
@@ -273,6 +280,7 @@ class SimulatedDisk:
 
     def lose_folder(self, name: str) -> None:
         """Lose a folder with everything in it."""
+        self.changes += 1
         folder, last = self._parent(name)
         for names in (folder.entries, folder.durable, folder.since):
             names.pop(last, None)
@@ -345,6 +353,7 @@ class SimulatedDisk:
             raise StoreFull(str(self._root))
 
     def _observed(self, what: str, name: str, body: bytes) -> None:
+        self.changes += 1
         for observer in self.observers:
             observer(what, name, body)
 
