@@ -129,12 +129,16 @@ class Books:
             self._layer(what, name, last)
 
     def _claimed(self, number: int) -> None:
-        """An engine claims an incarnation. One that restores a store puts the claims of others back, too."""
+        """An engine claims an incarnation. One that restores a store puts the claims of others back, too; and one that
+        is slow may be done with its claim after another that saw it has claimed the next.
+        """
         process = self._disk.process
         assert process is not None
         if not process.incarnation:
             process.since = self._disk.scheduler.now
-        process.incarnation = self.owner = max(process.incarnation, number)
+        process.incarnation = max(process.incarnation, number)
+        with self._disk.quietly():
+            self.owner = max(int(name) for name in self._disk.list("incarnations") if name.isdigit())
 
     def _lineage(self, what: str, log: int, body: bytes) -> None:
         for line in body.splitlines():
