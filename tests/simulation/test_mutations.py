@@ -28,7 +28,7 @@ from slipstream.store import chain, lineage
 from slipstream.store.layers import remove_layer
 from slipstream.store.lineage import Computed, Lineage, LineageWriter, Record
 from slipstream.store.store import Claim, Identity
-from slipstream.testing.simulation import durable, layers
+from slipstream.testing.simulation import books, durable, layers
 from slipstream.testing.simulation.history import run
 from slipstream.testing.simulation.layers import ModelWork
 from slipstream.testing.simulation.plan import Kind, draw
@@ -218,6 +218,11 @@ def _d2(patch: Patch) -> None:
     patch.setattr(durable, "_run", run)
 
 
+def _r1(patch: Patch) -> None:
+    """A reader takes the base of the lineage for its end."""
+    patch.setattr(books, "computed_frontier", lambda disk: lineage.read_base(disk).epoch)
+
+
 MUTATIONS = (
     Mutation("F1", ("freeze engine", "take over"), ("ownership",), _f1),
     Mutation("F2", ("damage lineage", "kill engine"), ("exactly once", "cuts", "reading"), _f2),
@@ -232,6 +237,7 @@ MUTATIONS = (
     Mutation("F9", ("other app",), ("ownership",), _f9),
     Mutation("D1", (), ("liveness",), _d1),
     Mutation("D2", ("disk full", "disk read-only"), ("liveness",), _d2),
+    Mutation("R1", (), ("reading",), _r1),
 )
 
 _WITHIN = 400

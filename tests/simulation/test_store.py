@@ -68,6 +68,7 @@ def test_a_power_cut_leaves_a_history_that_has_everything_that_was_flushed(seed:
                 disk.flush(f"lineage/{claim.incarnation}.log")
                 flushed[0] = epoch
 
+    disk.make_folder("")
     disk.make_folder("lineage")
     disk.flush_folder("")
     for number in range(6):
@@ -86,6 +87,7 @@ def test_a_power_cut_leaves_a_history_that_has_everything_that_was_flushed(seed:
 def test_a_document_is_the_old_one_or_the_new_one_after_a_power_cut_at_any_moment(seed: int) -> None:
     scheduler = Scheduler(seed)
     disk = SimulatedDisk(scheduler)
+    disk.make_folder("")
     disk.make_folder("copies")
     disk.flush_folder("")
     write_document(disk, "format.json", {"version": 0})
@@ -102,6 +104,7 @@ def test_a_document_is_the_old_one_or_the_new_one_after_a_power_cut_at_any_momen
 
 def test_a_log_that_began_twice_is_refused() -> None:
     disk = SimulatedDisk(Scheduler(1))
+    disk.make_folder("")
     disk.make_folder("lineage")
     LineageWriter(disk, 1).began(Began(1, 0, 0, "id"))
     with pytest.raises(Exception, match="there already"):

@@ -19,7 +19,7 @@ import logging
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from slipstream.clock import Clock, SystemClock
@@ -99,7 +99,11 @@ class Replication:
         return f"damaged layers, of which no replica has a copy: {', '.join(self.damaged)}"
 
     def encode(self) -> documents.Body:
-        return asdict(self)
+        return {
+            **vars(self),
+            "replicas": {url: vars(each) for url, each in self.replicas.items()},
+            "errors": {part: vars(each) for part, each in self.errors.items()},
+        }
 
     @staticmethod
     def decode(body: Mapping[str, Any]) -> Replication:

@@ -141,9 +141,6 @@ class LocalDisk:
                 if path.is_dir():
                     self.remove(name)
                 temporary.replace(path)
-            except IsADirectoryError as error:
-                temporary.unlink()
-                raise StoreUnreadable(str(self._root), f"{name}: a folder stands in its place") from error
             except BaseException:
                 with suppress(OSError):
                     temporary.unlink()
@@ -178,9 +175,17 @@ class LocalDisk:
                 path.rename(path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}"))
 
     def make_folder(self, name: str) -> None:
-        with self._named(), suppress(FileExistsError):
-            path = self._root / name
-            path.mkdir(parents=True, mode=self._folder_mode)
+        """Have a folder, and those above it. The store's own is made by its own name (""), and not with another: what
+        is left to do in a store that is gone does not make a new one.
+        """
+        with self._named():
+            if not name:
+                self._root.mkdir(parents=True, exist_ok=True, mode=self._folder_mode)
+            at = self._root
+            for part in Path(name).parts:
+                at /= part
+                with suppress(FileExistsError):
+                    at.mkdir(mode=self._folder_mode)
 
     def flush(self, name: str) -> None:
         with self._named():

@@ -22,7 +22,8 @@ Body = dict[str, Any]
 
 def encode(body: Body, name: str = "") -> bytes:
     """A document's bytes."""
-    return json.dumps({"digest": _digest(body, name), "body": body}, indent=1).encode()
+    text = _canonical(body)
+    return f'{{"digest": "{_digest(text, name)}", "body": {text}}}'.encode()
 
 
 def decode(raw: bytes, name: str = "") -> Body | str:
@@ -34,7 +35,7 @@ def decode(raw: bytes, name: str = "") -> Body | str:
         body, digest = said["body"], said["digest"]
     except (ValueError, KeyError, TypeError, RecursionError):
         return "it is no checked JSON document"
-    if not isinstance(body, dict) or _digest(body, name) != digest:
+    if not isinstance(body, dict) or _digest(_canonical(body), name) != digest:
         return "its checksum is not that of its contents"
     return body
 
@@ -83,6 +84,9 @@ def document_problems(disk: Disk, name: str) -> list[str]:
     return problems
 
 
-def _digest(body: Body, name: str) -> str:
-    text = name + json.dumps(body, sort_keys=True, separators=(",", ":"))
-    return xxhash.xxh3_128_hexdigest(text.encode())
+def _canonical(body: Body) -> str:
+    return json.dumps(body, sort_keys=True, separators=(",", ":"))
+
+
+def _digest(text: str, name: str) -> str:
+    return xxhash.xxh3_128_hexdigest((name + text).encode())

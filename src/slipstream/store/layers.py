@@ -15,6 +15,7 @@ import xxhash
 from slipstream.store.disk import Disk
 from slipstream.store.layout import TRACES
 from slipstream.trace import Fence, LayerName, check_layer, layer_digest, list_all
+from slipstream.trace.naming import by_order
 
 
 class LayerFiles(Protocol):
@@ -56,7 +57,7 @@ class LocalLayers:
 def valid(names: Iterable[LayerName], fences: Iterable[Fence]) -> list[LayerName]:
     """The layers that no fence bars."""
     barriers = list(fences)
-    return sorted(name for name in names if not any(fence.bars(name) for fence in barriers))
+    return sorted((name for name in names if not any(fence.bars(name) for fence in barriers)), key=by_order)
 
 
 def combined(digests: Iterable[str]) -> str:

@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from slipstream.errors import MissingLayer
-from slipstream.trace.naming import LayerName, Span
+from slipstream.trace.naming import LayerName, Span, by_order
 
 
 @dataclass(frozen=True)
@@ -55,11 +55,13 @@ def tile(
     if last < first:
         return []
     wanted = [
-        n for n in names if n.lo <= last and n.hi >= first and n.span.overlap(span) and (whole or n.is_log)
+        n for n in names if n.lo <= last and n.hi >= first and n.span.touches(span) and (whole or n.is_log)
     ]
     by_span: dict[Span, list[LayerName]] = {}
     for name in wanted:
         by_span.setdefault(name.span, []).append(name)
+    if all(owner.contains(span) for owner in by_span):  # one strip, and nothing to be joined
+        return _chain(_newest_incarnations(wanted), first, last, span, whole, directory)[::-1]
     pieces: list[Piece] = []
     for strip in strips(by_span, span):
         present = [name for owner, held in by_span.items() if owner.contains(strip) for name in held]
@@ -78,7 +80,7 @@ def strips(spans: Iterable[Span], span: Span) -> list[Span]:
 
 def history_reach(names: Sequence[LayerName], until: int, span: Span) -> int:
     """The earliest epoch after which every update up to `until` is still kept one by one."""
-    logs = [name for name in names if name.is_log and name.span.overlap(span)]
+    logs = [name for name in names if name.is_log and name.span.touches(span)]
     reach = 0
     for strip in strips((name.span for name in logs), span):
         epoch = until
@@ -112,7 +114,7 @@ def _covered(names: Sequence[LayerName], as_of: int, span: Span) -> bool:
 
 def _newest_incarnations(names: Iterable[LayerName]) -> list[LayerName]:
     best: dict[tuple[int, int, str], LayerName] = {}
-    for name in sorted(names):
+    for name in sorted(names, key=by_order):
         best[name.lo, name.hi, name.kind] = name
     return list(best.values())
 
@@ -120,15 +122,15 @@ def _newest_incarnations(names: Iterable[LayerName]) -> list[LayerName]:
 def _chain(
     names: list[LayerName], first: int, last: int, strip: Span, whole: bool, directory: str
 ) -> list[Piece]:
-    """The cheapest chain through one strip: costs are settled in the order of epochs, since every step goes
-    forward.
+    """The cheapest chain through one strip, newest piece first: costs are settled in the order of epochs, since
+    every step goes forward.
     """
     flats: dict[int, list[LayerName]] = {}
     logs = [name for name in names if name.is_log and not name.single]
     for name in names:
         if name.is_flat and name.hi <= last:
             flats.setdefault(name.lo, []).append(name)
-    best: dict[int, tuple[int, Piece | None]] = {first: (0, None)}
+    best: dict[int, tuple[int, int, LayerName | None]] = {first: (0, first, None)}
     waiting = {first}
     epoch = first
     while waiting:
@@ -137,16 +139,15 @@ def _chain(
         if epoch > last:
             break
         spent = best[epoch][0]
-        steps = [(1, Piece(name, strip, epoch, name.hi)) for name in flats.get(epoch, ())]
+        steps = [(1, name.hi, name) for name in flats.get(epoch, ())]
         for name in logs:
             if name.lo <= epoch <= name.hi:
-                piece = Piece(name, strip, epoch, min(name.hi, last))
-                steps.append((1 + (piece.last - epoch + 1 if whole else 0), piece))
-        for cost, piece in steps:
-            after = piece.last + 1
-            if after not in best or spent + cost < best[after][0]:
-                best[after] = (spent + cost, piece)
-                waiting.add(after)
+                reach = min(name.hi, last)
+                steps.append((1 + (reach - epoch + 1 if whole else 0), reach, name))
+        for cost, reach, name in steps:
+            if reach + 1 not in best or spent + cost < best[reach + 1][0]:
+                best[reach + 1] = (spent + cost, epoch, name)
+                waiting.add(reach + 1)
     if last + 1 not in best:
         following = [name.lo for name in names if name.lo > epoch]
         gap_end = min(min(following) - 1 if following else last, last)
@@ -155,22 +156,22 @@ def _chain(
     chain: list[Piece] = []
     at = last + 1
     while at != first:
-        step = best[at][1]
-        assert step is not None
-        chain.append(step)
-        at = step.first
+        _, begin, layer = best[at]
+        assert layer is not None
+        chain.append(Piece(layer, strip, begin, at - 1))
+        at = begin
     return chain
 
 
 def _joined(pieces: list[Piece]) -> list[Piece]:
     """Stretches of one layer taken in neighbouring strips, as one piece."""
     joined: list[Piece] = []
-    for piece in sorted(pieces, key=lambda p: (p.first, p.last, p.layer, p.span)):
+    for piece in sorted(pieces, key=lambda p: (p.first, p.last, by_order(p.layer), p.span.start)):
         before = joined[-1] if joined else None
         if (
             before is not None
-            and before == replace(piece, span=before.span)
             and before.span.stop == piece.span.start
+            and (before.layer, before.first, before.last) == (piece.layer, piece.first, piece.last)
         ):
             joined[-1] = replace(piece, span=Span(before.span.start, piece.span.stop))
         else:

@@ -33,7 +33,7 @@ from math import log
 
 from slipstream.errors import MissingLayer
 from slipstream.trace.cover import Piece, cover, readable_from, strips, tile
-from slipstream.trace.naming import Kind, LayerName, Span
+from slipstream.trace.naming import Kind, LayerName, Span, by_order
 
 FAN_IN = 4
 PACK_FAN_IN = 64
@@ -92,12 +92,12 @@ def plan_upkeep(
     """
     apart = frozenset(barriers)
     sizes = {layer.name: layer.bytes for layer in layers if layer.name.hi <= computed}
-    names = sorted(sizes)
+    names = sorted(sizes, key=by_order)
     steps: list[Upkeep] = []
     needed: set[LayerName] = set()
     handled: list[Span] = []
     for span in current_spans(names):
-        last = max(name.hi for name in names if name.span.overlap(span))
+        last = max(name.hi for name in names if name.span.touches(span))
         since = last if keep_from is None else min(max(keep_from, 0), last)
         try:
             now = cover(names, last, span)
@@ -141,10 +141,10 @@ def current_spans(names: Sequence[LayerName]) -> list[Span]:
         return []
     newest = max(name.hi for name in names)
     spans = sorted({name.span for name in names if name.hi == newest})
-    apart = all(a.stop <= b.start for a, b in pairwise(spans))
-    if apart and all(_inside(name.span, spans) for name in names):
-        return spans
     everything = {name.span for name in names}
+    apart = all(a.stop <= b.start for a, b in pairwise(spans))
+    if apart and all(_inside(span, spans) for span in everything):
+        return spans
     pieces = strips(everything, Span(min(s.start for s in everything), max(s.stop for s in everything)))
     return [piece for piece in pieces if any(span.contains(piece) for span in everything)]
 
@@ -193,7 +193,7 @@ def _tiers(stretches: list[_Stretch], tiers: list[int], fan_in: int) -> Iterable
 
 
 def _joined(group: list[_Stretch], span: Span, kind: Kind) -> tuple[tuple[LayerName, ...], LayerName]:
-    inputs = tuple(sorted({piece.layer for stretch in group for piece in stretch.pieces}))
+    inputs = tuple(sorted({piece.layer for stretch in group for piece in stretch.pieces}, key=by_order))
     incarnation = max(name.incarnation for name in inputs)
     return inputs, LayerName(incarnation, group[0].lo, group[-1].hi, span.start, span.stop, kind)
 

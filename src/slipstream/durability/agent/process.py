@@ -31,7 +31,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
 
@@ -150,14 +150,14 @@ class Agent:
     def _started(self) -> Process:
         process = self._start()
         self._since = self._clock.monotonic()
-        self._unsent, self._sent = _line(asdict(self._charge)), None
+        self._unsent, self._sent = _line(vars(self._charge)), None
         self._process = process
         self._send(b"")
         return process
 
     def _tell(self) -> None:
         """Send the newest word, unless it was sent; one that found no room is sent at a later look."""
-        if self._word is not None and self._word is not self._sent and self._send(_line(asdict(self._word))):
+        if self._word is not None and self._word is not self._sent and self._send(_line(vars(self._word))):
             self._sent = self._word
 
     def _send(self, line: bytes) -> bool:

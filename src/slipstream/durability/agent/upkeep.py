@@ -4,7 +4,7 @@ What to do is decided by `trace.plan_upkeep`, from names and sizes; here it is c
 that no crash, power cut or takeover can harm:
 
 1. Make what is merged, each flushed with its folder.
-2. Decide again, with that in place, what is superfluous.
+2. Decide again, with that in place, what is superfluous; where nothing was merged, that is known already.
 3. Flush whatever stands in for it and was not flushed yet; and the lineage, because what stands in may reach past what
    is persisted: without lineage that reaches as far, it counts for nobody.
 4. Remove it, one by one. Right before each the store is asked whether it is still this incarnation's.
@@ -87,7 +87,9 @@ class Upkeep:
         """Merge what is due in a trace, and remove what that made superfluous."""
         keep_from = word.keep_from if trace in word.histories else None
         made = False
-        for step in plan_upkeep(self._work.stats(trace), word.computed, keep_from, barriers):
+        stats = self._work.stats(trace)
+        plan = plan_upkeep(stats, word.computed, keep_from, barriers)
+        for step in plan:
             if not isinstance(step, Remove):
                 crash_point("upkeep.before_merge")
                 self._check_ours()
@@ -95,8 +97,9 @@ class Upkeep:
                 self._flushed.add((trace, step.output))
                 made = True
                 crash_point("upkeep.after_merge")
-        stats = self._work.stats(trace)
-        plan = plan_upkeep(stats, word.computed, keep_from, barriers)
+        if made:
+            stats = self._work.stats(trace)
+            plan = plan_upkeep(stats, word.computed, keep_from, barriers)
         doomed = [step.name for step in plan if isinstance(step, Remove)]
         self._flush(trace, substitutes([stat.name for stat in stats], doomed))
         if doomed:

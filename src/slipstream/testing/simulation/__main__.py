@@ -7,6 +7,7 @@ if anything failed. Hashes of texts are fixed first, so that a seed is the same 
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import subprocess
 import sys
@@ -36,6 +37,8 @@ def main() -> int:
     seed = int(time.time()) * 1000 if asked.seed is None else asked.seed
     if asked.jobs > 1:
         return _shared(asked.jobs, asked.seconds, asked.histories, seed)
+    gc.freeze()  # what is imported stays: it is not to be looked through again and again
+    gc.set_threshold(50_000, 20, 20)
     campaign = Campaign(seed)
     if asked.story:
         return campaign.tell(seed)

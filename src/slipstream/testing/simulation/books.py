@@ -10,8 +10,8 @@ What is demanded, at the moment at which it could be violated:
 - **A start** goes on where the timeline is. It may step back only behind what a power cut can take (never behind
   `persisted`), or what damage took; never behind what was called safe, unless somebody consented. The cuts that it
   keeps are the cuts that were made, and it keeps all that a replica has.
-- **A reader** who is served anything is served what the timeline says as of that epoch. An error is allowed while
-  something is damaged, silence never.
+- **A reader** who is served anything is served what the timeline says as of that epoch, and that is the newest one, or
+  after a power cut one that was persisted. An error is allowed while something is damaged, silence never.
 - **Ownership**: nobody removes, cuts off or replaces a layer of a later incarnation; nobody but its app writes to a
   replica or deletes there.
 - **Refusing** to start needs a reason: no error where nothing was harmed, or where a whole copy can be reached.
@@ -83,10 +83,12 @@ class Books:
         self.harmed_buckets: set[str] = set()
         self._lost_buckets: set[str] = set()
         self.commit_deleted = False
+        self.may_miss_input = False
         self.consent = False
         self.ghost: Timeline | None = None
         self.starts = 0
         self.reads = 0
+        self._read: tuple[int, bool] | None = None
         disk.observers.append(self._observe)
 
     def violated(self, rule: str, told: str) -> None:
@@ -128,12 +130,16 @@ class Books:
             self._layer(what, name, last)
 
     def _claimed(self, number: int) -> None:
-        """An engine claims an incarnation. One that restores a store puts the claims of others back, too."""
+        """An engine claims an incarnation. One that restores a store puts the claims of others back, too; and one that
+        is slow may be done with its claim after another that saw it has claimed the next.
+        """
         process = self._disk.process
         assert process is not None
         if not process.incarnation:
             process.since = self._disk.scheduler.now
-        process.incarnation = self.owner = max(process.incarnation, number)
+        process.incarnation = max(process.incarnation, number)
+        with self._disk.quietly():
+            self.owner = max(int(name) for name in self._disk.list("incarnations") if name.isdigit())
 
     def _lineage(self, what: str, log: int, body: bytes) -> None:
         for line in body.splitlines():
@@ -184,9 +190,9 @@ class Books:
         self.starts += 1
         least, why = self._least()
         if self.commit_deleted and "loss" in self.harms and upto >= least:
-            least = (
-                0  # nothing tells of it but lineage: it is computed again as it was, or its input is missed
-            )
+            # Nothing tells of it but lineage: it is computed again as it was, or its input is missed.
+            self.may_miss_input = self.may_miss_input or after < least
+            least = 0
         if after < least:
             self.violated("step back", f"incarnation {log} goes on from epoch {after}, not {least}: {why}")
         known = self._known_cuts()
@@ -260,6 +266,9 @@ class Books:
     def read(self, *, strictly: bool) -> None:
         """Read every view as of now, as anybody might. Strictly: an error is not allowed either."""
         self.reads += 1
+        if self._read == (self._disk.changes, strictly):  # nothing that could be read differently
+            return
+        self._read = (self._disk.changes, strictly)
         with self._disk.quietly():
             try:
                 epoch = computed_frontier(self._disk)
@@ -272,6 +281,10 @@ class Books:
             except Exception as error:
                 self.violated("raw error", f"a reader gets {type(error).__name__}: {error}")
                 return
+        if epoch < (newest := self._newest_shown()):
+            self.violated(
+                "reading", f"a reader is shown epoch {epoch} as the newest, and {newest} was computed"
+            )
         for line in (self.timeline, self.ghost):
             if line is not None and epoch <= line.frontier:
                 cuts = [line.cuts[each] for each in range(1, epoch + 1)]
@@ -279,6 +292,14 @@ class Books:
                     return
         wanted = expected(self._files.all, self.timeline.computed()[:epoch])
         self.violated("reading", f"as of epoch {epoch} a reader is served {served}, and it is {wanted}")
+
+    def _newest_shown(self) -> int:
+        """The epoch before which a reader must not be told that it is the newest. What was damaged or lost may say less
+        until an engine has begun that knows better.
+        """
+        if not self.harms - {"trouble"}:
+            return self.timeline.frontier
+        return self.persisted if self.harms <= {"power", "trouble"} else 0
 
     def counted(self) -> dict[str, int]:
         """How often each file was taken."""

@@ -79,10 +79,12 @@ class SimulatedDisk:
 
     def __init__(self, scheduler: Scheduler, root: str = "/simulated/store") -> None:
         self.scheduler, self._root = scheduler, Path(root)
+        self._name, self._draw = self._root.name, scheduler.random.random
         self._mount = Folder()  # what the store's folder is in
         self._temporary = count(1)
         self.full = False
         self.read_only = False
+        self.changes = 0  # how often something changed that a reader could see
         self.observers: list[Observer] = []
 
     @property
@@ -116,9 +118,11 @@ class SimulatedDisk:
             return False
         file = File()
         folder.put(last, file)
+        self.changes += 1
         self._pass()
         self._space()
         file.data = body
+        self.changes += 1
         self._pass()
         file.flushed = file.data
         self._observed("create", name, body)
@@ -184,12 +188,15 @@ class SimulatedDisk:
     def make_folder(self, name: str) -> None:
         self._pass()
         at = self._mount
-        for part in (self._root.name, *_parts(name)):
+        if name:
+            self._named()
+        for part in (self._name, *_parts(name)):
             found = at.entries.get(part)
             if found is None:
                 self._writable()
                 found = Folder()
                 at.put(part, found)
+                self.changes += 1
             if isinstance(found, File):
                 raise FileExistsError(name)
             at = found
@@ -233,13 +240,16 @@ class SimulatedDisk:
     def power_cut(self, chance: random.Random) -> None:
         """Become what a power cut leaves. Whoever ran on it must be dead."""
         _cut(self._mount, chance)
+        self.changes += 1
 
     def wipe(self) -> None:
         """Lose everything."""
         self._mount = Folder()
+        self.changes += 1
 
     def damage(self, kind: Damage, name: str, other: str, chance: random.Random) -> None:
         """Change a file at rest, on the disk itself."""
+        self.changes += 1
         folder, last = self._parent(name)
         file = folder.entries[last]
         assert isinstance(file, File)
@@ -266,10 +276,11 @@ class SimulatedDisk:
     @property
     def gone(self) -> bool:
         """Whether there is nothing."""
-        return self._root.name not in self._mount.entries
+        return self._name not in self._mount.entries
 
     def lose_folder(self, name: str) -> None:
         """Lose a folder with everything in it."""
+        self.changes += 1
         folder, last = self._parent(name)
         for names in (folder.entries, folder.durable, folder.since):
             names.pop(last, None)
@@ -285,7 +296,7 @@ class SimulatedDisk:
 
     def files(self) -> tuple[str, ...]:
         """Every file, by name."""
-        root = self._mount.entries.get(self._root.name)
+        root = self._mount.entries.get(self._name)
         return tuple(sorted(_walk(root, ""))) if isinstance(root, Folder) else ()
 
     def peek(self, name: str) -> bytes | None:
@@ -301,12 +312,11 @@ class SimulatedDisk:
 
     def _pass(self) -> None:
         if not self.scheduler.quiet:
-            drawn = self.scheduler.random.random()
-            slow = drawn < _SLOW_SHARE
-            self.scheduler.point(drawn * (_SLOW / _SLOW_SHARE if slow else _QUICK))
+            drawn = self._draw()
+            self.scheduler.point(drawn * (_SLOW / _SLOW_SHARE if drawn < _SLOW_SHARE else _QUICK))
 
     def _find(self, name: str) -> File | Folder | None:
-        at: File | Folder | None = self._mount.entries.get(self._root.name)
+        at: File | Folder | None = self._mount.entries.get(self._name)
         for part in _parts(name):
             if not isinstance(at, Folder):
                 return None
@@ -331,7 +341,7 @@ class SimulatedDisk:
         return found, last
 
     def _named(self) -> None:
-        if self._root.name not in self._mount.entries:
+        if self._name not in self._mount.entries:
             raise StoreVanished(str(self._root))
 
     def _writable(self, needed: bool = True) -> None:
@@ -343,6 +353,7 @@ class SimulatedDisk:
             raise StoreFull(str(self._root))
 
     def _observed(self, what: str, name: str, body: bytes) -> None:
+        self.changes += 1
         for observer in self.observers:
             observer(what, name, body)
 

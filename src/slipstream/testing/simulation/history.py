@@ -89,6 +89,7 @@ def _settle(world: World) -> bool:
     """Nothing goes wrong any more: all must be well before long. Whether it is."""
     scheduler, books = world.scheduler, world.books
     end, patience = scheduler.now + _SETTLES_WITHIN, scheduler.now + _SHOWN_FOR
+    restarted = False
     while (lacking := books.behind(world.plan.urls)) is not None:
         if scheduler.failure is None and scheduler.now > end:
             world.fail(
@@ -97,10 +98,11 @@ def _settle(world: World) -> bool:
         if scheduler.failure is not None:
             return False
         if "damage" in books.ever_harmed and scheduler.now > patience:
-            if world.restarted and books.errors and not _raw(books.errors):
+            if restarted and books.errors and not _raw(books.errors):
                 return False  # nobody has a copy, and whoever looks is told
-            if not world.restarted:
+            if not restarted:
                 world.restart()
+            restarted = True
             patience = scheduler.now + _SHOWN_FOR
         scheduler.run(lambda: False, scheduler.now + _READ_EVERY)
     if scheduler.failure is None:

@@ -257,11 +257,11 @@ def start_engine(world: World, starting: Starting, beats: dict[int, Beat], numbe
     )
     how = [name for name in ("takeover", "standby", "accept_loss") if getattr(starting, name)]
     world.tell(f"{process.name} starts{' with ' + ', '.join(how) if how else ''}")
-    process.at_exit.append(lambda: _ended(world, process, starting))
+    process.at_exit.append(lambda: _ended(world, process))
     return process
 
 
-def _ended(world: World, process: Process, starting: Starting) -> None:
+def _ended(world: World, process: Process) -> None:
     """An engine has ended: what it says must be an error that is allowed to be."""
     if process.error is None:
         world.tell(f"{process.name} ended ({process.exit})")
@@ -270,7 +270,7 @@ def _ended(world: World, process: Process, starting: Starting) -> None:
     world.last_error = process.error
     if not isinstance(process.error, SlipstreamError):
         world.fail(Violation("raw error", f"{process.name} ended with {named(process.error)}"))
-    elif not isinstance(process.error, _HARMLESS) and (why := world.unjustified(starting.accept_loss)):
+    elif not isinstance(process.error, _HARMLESS) and (why := world.unjustified(process.error)):
         world.fail(Violation("refusal", f"{why}, and {process.name} says: {named(process.error)}"))
 
 

@@ -11,7 +11,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from slipstream.errors import SlipstreamError
+from slipstream.errors import FileMissing, SlipstreamError
 from slipstream.settings import Durability, Exposure
 from slipstream.store.store import Store
 from slipstream.testing.simulation.books import Books, Violation
@@ -72,7 +72,6 @@ class World:
         self.applied: list[Fault] = []
         self.waiting = len(plan.arrivals) + len(plan.faults)
         self.crash = ""
-        self.restarted = False
         self.last_error: BaseException | None = None
         self._numbers: dict[str, int] = {}
         self.take_over: Callable[[], None] = lambda: None
@@ -99,12 +98,14 @@ class World:
         self._numbers[role] = self._numbers.get(role, 0) + 1
         return self._numbers[role]
 
-    def unjustified(self, accept_loss: bool) -> str | None:
+    def unjustified(self, error: SlipstreamError) -> str | None:
         """Why an engine that refuses to go on has no reason to; None if it has one."""
         books = self.books
         harms = books.harms - {"trouble"}
         reachable = [b for b in self.buckets.values() if b.well_since < self.scheduler.now - _LOOKED_FOR]
         if not books.starts and len(reachable) < len(self.buckets):
+            return None
+        if isinstance(error, FileMissing) and books.may_miss_input:
             return None
         if not harms:
             return "nothing happened to the store"
@@ -118,14 +119,12 @@ class World:
 
     def restart(self) -> None:
         """End engines, to have them started again."""
-        self.restarted = True
         for process in self.running("engine"):
             self.tell(f"the operator ends {process.name}")
             self.scheduler.kill(process, -15)
 
     def lose_everything_local(self) -> None:
         """Lose the store, where there are replicas; else cut the power."""
-        self.restarted = False
         self._stop_everybody()
         if self.buckets:
             self.disk.wipe()
@@ -144,9 +143,11 @@ class World:
         """Remove the store and all replicas, by hand, to start anew."""
         self.tell("the operator gives everything up")
         self.disk.wipe()
+        self.books.harm("loss")
         for bucket in self.buckets.values():
             bucket.objects.clear()
         self.books.harmed_buckets.clear()
+        self.books.may_miss_input = False
 
     # The story
 
