@@ -1,5 +1,5 @@
 """Histories in which nothing that must never be is found, the same ones each time: some hundred for whoever waits, and
-20,000 for whoever does not.
+1,000 more for whoever does not.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from slipstream.testing.simulation.history import run
 from slipstream.testing.simulation.plan import WEIGHTS, draw
 
 _EACH = 20
-_MANY, _TOGETHER, _FROM = 20_000, 1_000, 1_000_000
+_MANY, _TOGETHER, _FROM = 1_000, 250, 1_000_000
 
 
 @pytest.mark.parametrize("first", range(0, 300, _EACH))
@@ -26,7 +26,7 @@ def test_nothing_is_violated(first: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("first", range(_FROM, _FROM + _MANY, _TOGETHER))
-def test_nothing_is_violated_in_a_thousand_histories(first: int) -> None:
+def test_nothing_is_violated_in_many_histories(first: int) -> None:
     done = _simulated("--histories", str(_TOGETHER), "--seed", str(first))
     assert done.returncode == 0, done.stdout + done.stderr
 

@@ -28,6 +28,7 @@ def objects_of(url: str) -> set[str]:
 
 def brought_back(url: str, to: Path) -> Manifest:
     """Everything that the newest commit of a replica names, under a folder."""
+    Store.at(to).disk.make_folder("")
     replica, manifest = Replica(url), newest_manifest(url)
     work = LocalWork(Store.at(to))
     bodies = {name: checked_body(replica, each, to / "spool") for name, each in manifest.objects.items()}
