@@ -6,6 +6,7 @@ import errno
 import os
 import signal
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ from slipstream.errors import ReplicaTrouble, SlipstreamError, StoreFull, Supers
 from slipstream.settings import Exposure
 from slipstream.store.events import log_events, read_events, stop_logging
 from slipstream.store.layout import sums_log
-from slipstream.store.store import Store, claim_store
+from slipstream.store.store import Identity, Store, claim_store
 from slipstream.testing.pretend import BAG, KEYED, Pretend, contents, eventually, expected
 from slipstream.trace import validate
 
@@ -127,6 +128,23 @@ class Scripted:
 def turn_of(pretend: Pretend, *does: float | BaseException) -> tuple[Turn, Board]:
     board = Board(pretend.store, pretend.claim.incarnation, (), clock=ManualClock(5.0))
     return Turn(Scripted(*does), board, pretend.store, pretend.claim.incarnation), board
+
+
+def test_an_agent_whose_store_was_made_anew_under_its_number_ends_and_writes_nothing(
+    pretend: Pretend,
+) -> None:
+    """Incarnations of a new store begin with 1 again: what tells it from the old one is its identity."""
+    known = pretend.store.identity()
+    assert known is not None
+    mine = replace(pretend.store, owner=known.id)
+    board = Board(mine, pretend.claim.incarnation, (), clock=ManualClock(5.0))
+    turn = Turn(Scripted(1.0, 1.0), board, mine, pretend.claim.incarnation)
+    assert turn.take() == 1.0
+    pretend.store.write_identity(Identity(known.app, "another"))
+    board.persisted(99)
+    with pytest.raises(Ends):
+        turn.take()
+    assert read_replication(pretend.store.disk).persisted == 0
 
 
 @pytest.mark.parametrize("error", [StoreFull("store"), ReplicaTrouble("url", "writing x", "timeout")])

@@ -296,7 +296,7 @@ class Board:
 
     def _write(self, said: Replication) -> str | None:
         try:
-            if self._store.last_incarnation() > self._incarnation:
+            if self._store.superseded(self._incarnation):
                 return None
             promised = (said.persisted, said.safe)
             body = documents.encode(said.encode())

@@ -286,7 +286,7 @@ def replaced(
     healed = []
     for trace, name in damaged:
         wanted = _brought(store, incarnation, local, (trace, name), remotes, bringing)
-        if wanted is None or store.last_incarnation() > incarnation:
+        if wanted is None or store.superseded(incarnation):
             continue
         if not any(replace(each.kept.layer, incarnation=incarnation) == name for each in wanted):
             remove_layer(store.disk, trace, name)

@@ -29,6 +29,7 @@ from slipstream.errors import (
     NotAStore,
     OlderFormat,
     OtherApp,
+    SlipstreamError,
     StoreInUse,
     StoreVanished,
     Superseded,
@@ -69,10 +70,11 @@ class Identity:
 
 @dataclass(frozen=True)
 class Store:
-    """A store to read, whoever writes to it."""
+    """A store to read, whoever writes to it. owner: the identity of the app that works on it, where one does."""
 
     disk: Disk
     layers: LayerFiles
+    owner: str | None = None
 
     @staticmethod
     def at(path: str | Path) -> Store:
@@ -135,6 +137,18 @@ class Store:
         """Whether an engine holds the store."""
         return self.disk.is_locked(layout.LOCK)
 
+    def superseded(self, incarnation: int) -> bool:
+        """Whether the store is no longer an incarnation's: a later one was claimed, or the store was lost and made
+        anew, where numbers begin with 1 again.
+        """
+        if self.last_incarnation() > incarnation:
+            return True
+        try:
+            known = self.identity() if self.owner is not None else None
+        except SlipstreamError:  # whose it is cannot be told
+            return False
+        return known is not None and known.id != self.owner
+
     def last_incarnation(self) -> int:
         """The highest incarnation that was claimed."""
         return max(self._claims(), default=0)
@@ -193,7 +207,7 @@ class Claim:
         """Whether another process has taken the store over."""
         if self.lock is None or self.lock.taken_over:
             return True
-        return self.store.last_incarnation() > self.incarnation
+        return self.store.superseded(self.incarnation)
 
     def check_ours(self) -> None:
         """Raise unless this process still owns the store: to be asked before anything that cannot be taken back."""

@@ -65,7 +65,7 @@ class Turn:
         """One step; the seconds until the next. Raises `Ends` if the process must not go on."""
         part = self._part.name
         try:
-            if self._store.last_incarnation() > self._incarnation:
+            if self._store.superseded(self._incarnation):
                 raise Superseded(str(self._store.root), self._incarnation)
             wait = self._part.step()
         except Superseded as end:

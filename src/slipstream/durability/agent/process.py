@@ -283,7 +283,7 @@ def main() -> None:
     """Read words until there are no more; of several that wait, only the last counts."""
     os.nice(10)
     charge = Charge.decode(sys.stdin.readline())
-    store, clock = Store.at(charge.root), SystemClock()
+    store, clock = replace(Store.at(charge.root), owner=charge.id or None), SystemClock()
     log_events(store.disk, "agent", charge.incarnation)
     logging.getLogger("slipstream.agent").info("the agent begins", extra=fields(process=os.getpid()))
     shutil.rmtree(store.root / SPOOL, ignore_errors=True)

@@ -140,7 +140,7 @@ class Upkeep:
         return [sum(size for hi, size in sizes if hi > epoch) for epoch in durable]
 
     def _ours(self) -> bool:
-        return self._store.last_incarnation() <= self._incarnation
+        return not self._store.superseded(self._incarnation)
 
     def _check_ours(self) -> None:
         if not self._ours():

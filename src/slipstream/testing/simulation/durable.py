@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 
 from slipstream.durability.agent.parts import CRASHED, Turn, _run
 from slipstream.durability.agent.process import Agent, Charge, _listen, assemble, board_of
@@ -93,7 +94,7 @@ def agent(world: World, site: Site, pipe: Pipe) -> None:
     if first is None:
         return
     charge = Charge.decode(first)
-    store = site.store()
+    store = replace(site.store(), owner=charge.id or None)
 
     def heal_one(trace: str, name: LayerName) -> bool:
         return heal_layer(
