@@ -124,7 +124,7 @@ class Books:
             self._claimed(int(last))
         elif folder == "lineage" and last.endswith(".log"):
             self._lineage(what, int(last[:-4]), body)
-        elif name == "progress.json":
+        elif name == "progress.json" and what != "remove":
             self._progress(body)
         elif what in ("remove", "truncate", "replace") and folder.startswith("traces/"):
             self._layer(what, name, last)
