@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from slipstream.columns import INSTEAD, type_in
 from slipstream.errors import CannotMaintain
 from slipstream.plan.aggregate import aggregates_in
 from slipstream.plan.catalyst import Catalyst, Expr, Node
@@ -18,6 +19,7 @@ from slipstream.plan.topk import LIMITS, stretch
 from slipstream.plan.watermarks import measured_watermark
 
 HANDLED = {"Project", "Aggregate", "Window", "Expand", "Union", "Join"} | IDENTITY | PASSING
+_GROUPED = "_groupingexpression"  # as Spark calls what a GROUP BY computes
 _DEDUPLICATES = "DeduplicateWithinWatermark"
 JOINS = (
     "Inner",
@@ -104,6 +106,40 @@ def _check_expression(catalyst: Catalyst, view: str, part: Expr) -> None:
             "it gives another value each time it is computed, so what was added could never be taken away",
             "derive the value from the row, for example xxhash64(key) in place of rand() or uuid()",
         )
+
+
+def check_types(catalyst: Catalyst, view: str, plan: Node) -> None:
+    """Refuse columns of types that rows cannot be kept in: those that the view shows, and those that an operator on the
+    way would keep.
+    """
+    nodes = [
+        node for node in catalyst.nodes(plan) if catalyst.kind(node) not in PASSING | IDENTITY | {"Project"}
+    ]
+    kept = [each for node in nodes for child in catalyst.children(node) for each in catalyst.output(child)]
+    keys = [
+        key
+        for node in nodes
+        if catalyst.kind(node) == "Aggregate"
+        for key in catalyst.items(node.groupingExpressions())
+    ]
+    said = {
+        catalyst.expr_id(each): each.child().sql()
+        for node in catalyst.nodes(plan)
+        if catalyst.kind(node) == "Project"
+        for each in catalyst.items(node.projectList())
+        if each.name() == _GROUPED and catalyst.kind(each) == "Alias"
+    }
+    for each in {each.dataType().json(): each for each in (*keys, *kept, *catalyst.output(plan))}.values():
+        kind = catalyst.type_of(each)
+        if (refused := type_in(kind, INSTEAD)) is not None:
+            named = catalyst.kind(each) == "AttributeReference"
+            name = said.get(catalyst.expr_id(each), each.name()) if named else each.sql()
+            raise CannotMaintain(
+                view,
+                f"the column '{name}' of type {kind.simpleString().upper()}",
+                "rows cannot be kept with it, because Arrow has no such type",
+                INSTEAD[refused].format(name),
+            )
 
 
 def refuse_node(catalyst: Catalyst, view: str, node: Node) -> CannotMaintain:
