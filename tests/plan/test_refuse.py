@@ -60,11 +60,6 @@ REFUSED = {
     ),
     "interval": ("SELECT k, make_interval(0, int(v)) i FROM t", "the column 'i' of type INTERVAL:", NO_PLACE),
     "variant": ("SELECT k, array(parse_json(k)) j FROM t", "the column 'j' of type ARRAY<VARIANT>", NO_PLACE),
-    "variant_kept": (
-        "SELECT k, variant_get(j, '$.a') = 'x' FROM (SELECT k, any_value(parse_json(k)) j FROM t GROUP BY k)",
-        "of type VARIANT",
-        NO_PLACE,
-    ),
     "sampled": ("SELECT * FROM t TABLESAMPLE (10 PERCENT)", "Sample", "it picks rows at random"),
     "limited": ("SELECT * FROM t LIMIT 3", "LIMIT without ORDER BY", OPEN),
     "offset": ("SELECT * FROM t OFFSET 2", "OFFSET without ORDER BY", OPEN),

@@ -314,7 +314,9 @@ def test_changes_of_a_key_are_ordered_by_file_then_line(landing: Path, attach: A
     put("a.json", '{"id": 1, "n": 20}\n{"id": 1, "n": 21}\n', 1_700_000_001)
     source = attach(files(landing, "json", "id long, n long", key="id"))
     frame = source.frame(source.cut(None).range)
-    ordered = frame.orderBy(*(name for name in frame.columns if name.startswith("_order"))).collect()
+    ordered = frame.orderBy(
+        *(name for name in frame.columns if name.startswith("_slipstream_order"))
+    ).collect()
     assert [row.n for row in ordered] == list(range(23))
 
 

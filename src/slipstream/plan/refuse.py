@@ -110,36 +110,42 @@ def _check_expression(catalyst: Catalyst, view: str, part: Expr) -> None:
 
 def check_types(catalyst: Catalyst, view: str, plan: Node) -> None:
     """Refuse columns of types that rows cannot be kept in: those that the view shows, and those that an operator on the
-    way would keep.
+    way takes or gives.
     """
-    nodes = [
-        node for node in catalyst.nodes(plan) if catalyst.kind(node) not in PASSING | IDENTITY | {"Project"}
-    ]
-    kept = [each for node in nodes for child in catalyst.children(node) for each in catalyst.output(child)]
-    keys = [
-        key
-        for node in nodes
-        if catalyst.kind(node) == "Aggregate"
-        for key in catalyst.items(node.groupingExpressions())
-    ]
-    said = {
-        catalyst.expr_id(each): each.child().sql()
-        for node in catalyst.nodes(plan)
-        if catalyst.kind(node) == "Project"
-        for each in catalyst.items(node.projectList())
-        if each.name() == _GROUPED and catalyst.kind(each) == "Alias"
-    }
-    for each in {each.dataType().json(): each for each in (*keys, *kept, *catalyst.output(plan))}.values():
+    passing = PASSING | IDENTITY | {"Project", "Union", "Expand"}
+    nodes = [node for node in catalyst.nodes(plan) if catalyst.kind(node) not in passing]
+    kept = [each for node in nodes if catalyst.children(node) for each in (*catalyst.children(node), node)]
+    keys = [node for node in nodes if catalyst.kind(node) == "Aggregate"]
+    columns = [each for node in keys for each in catalyst.items(node.groupingExpressions())]
+    columns += [each for node in (*kept, plan) if _may_refuse(node) for each in catalyst.output(node)]
+    for each in columns:
         kind = catalyst.type_of(each)
         if (refused := type_in(kind, INSTEAD)) is not None:
-            named = catalyst.kind(each) == "AttributeReference"
-            name = said.get(catalyst.expr_id(each), each.name()) if named else each.sql()
+            name = _written(catalyst, each, plan)
             raise CannotMaintain(
                 view,
                 f"the column '{name}' of type {kind.simpleString().upper()}",
                 "rows cannot be kept with it, because Arrow has no such type",
                 INSTEAD[refused].format(name),
             )
+
+
+def _may_refuse(node: Node) -> bool:
+    """Whether a column of a node may be of a type that is refused: one call, however many there are."""
+    text: str = node.schema().json()
+    return "interval" in text or "variant" in text
+
+
+def _written(catalyst: Catalyst, column: Expr, plan: Node) -> str:
+    """What a user calls a column: for what a GROUP BY computes, the expression."""
+    if catalyst.kind(column) != "AttributeReference":
+        return str(column.sql())
+    if column.name() == _GROUPED:
+        for node in catalyst.nodes(plan):
+            for each in catalyst.items(node.projectList()) if catalyst.kind(node) == "Project" else ():
+                if catalyst.expr_id(each) == catalyst.expr_id(column) and catalyst.kind(each) == "Alias":
+                    return str(each.child().sql())
+    return str(column.name())
 
 
 def refuse_node(catalyst: Catalyst, view: str, node: Node) -> CannotMaintain:
