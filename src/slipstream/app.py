@@ -25,7 +25,7 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 from slipstream.assembly import Assembly, assemble
 from slipstream.clock import Clock, SystemClock
-from slipstream.dataflow.contents import Contents, Reading
+from slipstream.dataflow.contents import Contents, Reading, places
 from slipstream.dataflow.graph import Step
 from slipstream.datasource import SlipstreamSource
 from slipstream.definitions import Maintain, Names, Query, ViewDefinition, check_complete, inputs_of
@@ -51,6 +51,7 @@ from slipstream.plan import (
     check_plan,
     check_recomputed,
     check_sql,
+    check_types,
     keeping_watermarks,
     late_names,
     maintainable,
@@ -166,17 +167,17 @@ class App:
                 "name replicas (App(..., replicas=[URL])), or leave out after_safe=",
             )
         self._names.take(name, "source")
-        if self._claim.held:
-            self._attach(name, source)
-        elif source.stand_by(name, self._epochs, self._folder(name)):
-            self._rehearsable.add(name)
-        schema = source.row_schema
-        if watermark is not None:
-            try:
+        try:
+            if self._claim.held:
+                self._attach(name, source)
+            elif source.stand_by(name, self._epochs, self._folder(name)):
+                self._rehearsable.add(name)
+            schema = source.row_schema
+            if watermark is not None:
                 schema = marked_schema(self._catalyst, name, schema, watermark)
-            except SlipstreamError:
-                self._names.free(name)
-                raise
+        except SlipstreamError:
+            self._names.free(name)
+            raise
         if source.can_reject:
             self._names.take(f"{name}_rejected", "view of rejected rows")
         self._sources[name] = source
@@ -272,6 +273,7 @@ class App:
                 check_deterministic(self._catalyst, view.name, self._catalyst.analysed(frame))
                 known = {self._catalyst.leaf_of(each) for each in self._placeholders.values()}
                 plan = maintainable(self._catalyst, frame)
+                check_types(self._catalyst, view.name, plan)
                 if view.maintain == "recompute":
                     check_recomputed(self._catalyst, view.name, plan, known)
                 else:
@@ -414,12 +416,13 @@ class App:
 
     def read(self, view: str, as_of: int | str | datetime | None = None) -> DataFrame:
         """A view's contents, now or as of an epoch or a point in time."""
-        entry = self._entry(view)
-        frame = self._load(view, resolve_epoch(self._claim.store, as_of, [entry.trace]))
-        return ordered(frame, entry.order)
+        read = [self._entry(view).trace]
+        return self._load(view, resolve_epoch(self._claim.store, as_of, read), in_order=True)
 
     def changes(self, view: str, since: int, until: int | None = None) -> DataFrame:
-        """A view's updates after one epoch and up to another, with _epoch and _diff."""
+        """A view's updates after one epoch and up to another, with _epoch and _diff; where the view has such a
+        column itself, with __epoch and __diff.
+        """
         store, read = self._claim.store, [self._entry(view).trace]
         return self._load(view, resolve_epoch(store, until, read), resolve_epoch(store, since, read))
 
@@ -550,17 +553,27 @@ class App:
         self._ready()
         return self._claim.store.view(view)
 
-    def _load(self, view: str, as_of: int, since: int | None = None) -> DataFrame:
-        """A view's contents, or its changes, as a frame: read by the workers that run the epochs, which are warm."""
+    def _load(self, view: str, as_of: int, since: int | None = None, in_order: bool = False) -> DataFrame:
+        """A view's contents, or its changes, as a frame: read by the workers that run the epochs, which are warm. Two
+        columns of a view may have one name, so they are read by their places.
+        """
         entry = self._entry(view)
-        schema = StructType.fromJson(entry.schema)
-        if since is not None:
-            added = [name for name in ("_epoch", "_diff") if name not in schema.names]
-            schema = StructType([*schema, *(StructField(name, LongType()) for name in added)])
+        fields = list(StructType.fromJson(entry.schema))
         contents = Contents.described(entry.contents)
         check_there(self._claim.store, view, as_of, since, base=not contents.is_bag)
+        if since is not None:
+            fields += [StructField(name, LongType()) for name in contents.beside]
         reading = Reading(contents, str(self._claim.store.root), self.shards, as_of, since)
-        return self.spark.range(0, self.shards, 1, self.shards).mapInArrow(reading, schema)
+        names, by_place = [field.name for field in fields], places(len(fields))
+        schema = StructType(
+            [
+                StructField(place, field.dataType, field.nullable, field.metadata)
+                for place, field in zip(by_place, fields, strict=True)
+            ]
+        )
+        frame = self.spark.range(0, self.shards, 1, self.shards).mapInArrow(reading, schema)
+        order = [(by_place[names.index(name)], up, first) for name, up, first in entry.order]
+        return ordered(frame, order if in_order else ()).toDF(*names)
 
 
 def ordered(frame: DataFrame, order: Sequence[tuple[str, bool, bool]]) -> DataFrame:

@@ -2,7 +2,8 @@
 
 Options: `view` (its name), `asOf` (an epoch, or a timestamp such as 2026-01-31T12:00:00; the newest computed
 epoch if absent), `since` and `until` (the changes between two epochs instead of the contents, with `_epoch`
-and `_diff`), `columns` (a list, comma-separated). The path is the store.
+and `_diff`; with `__epoch` and `__diff` where the view has columns of those names), `columns` (a list,
+comma-separated). The path is the store.
 
 PySpark's data source API does not tell a reader which columns a query uses, so columns are pruned by naming
 them: `.option("columns", "country,revenue")`, or a schema given to `.schema(...)`. Only those are read.
@@ -20,6 +21,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import LongType, StructField, StructType
 
+from slipstream.columns import repeated
 from slipstream.dataflow.contents import Contents, Reading
 from slipstream.durability.timetravel import check_there, resolve_epoch
 from slipstream.errors import BadReadOption, UnknownView
@@ -39,10 +41,9 @@ class SlipstreamSource(DataSource):
     def schema(self) -> StructType:
         asked = _Asked.of(self.options)
         whole = StructType.fromJson(asked.entry.schema)
-        columns = asked.columns or whole.fieldNames()
-        schema = StructType([whole[name] for name in columns])
+        schema = StructType([whole[name] for name in asked.columns])
         if asked.since is not None:
-            added = [name for name in ("_epoch", "_diff") if name not in columns]
+            added = Contents.described(asked.entry.contents).only(asked.columns).beside
             schema = StructType([*schema, *(StructField(name, LongType()) for name in added)])
         return schema
 
@@ -74,6 +75,14 @@ class _Asked:
         for column in columns:
             if column not in known:
                 raise UnknownView(column, known, f"column of '{view}'")
+        columns = columns or known
+        twice = repeated([name for name in known if name in columns])
+        if twice is not None:
+            raise BadReadOption(
+                f"view '{view}' has two columns named '{twice}', which a data source of Spark cannot have: name others "
+                'with .option("columns", ...), read it with app.read or sl.read_view, or give the columns names of '
+                "their own in the view"
+            )
         since = options.get("since")
         asked = options.get("until") if since is not None else options.get("asOf")
         as_of = resolve_epoch(store, asked, [entry.trace])

@@ -173,6 +173,37 @@ def test_settings_count_where_they_are_felt(recorded: dict[str, Plan]) -> None:
     assert meaning(recorded["summed"], lenient).settings == {"spark.sql.ansi.enabled": "false"}
 
 
+def test_one_zone_under_two_names_is_one(recorded: dict[str, Plan]) -> None:
+    def under(name: str) -> Callable[[dict[str, Any]], None]:
+        def renamed(part: dict[str, Any]) -> None:
+            if "timeZoneId" in part:
+                part["timeZoneId"] = name
+
+        return renamed
+
+    for name in ("Etc/UTC", "Z", "+00:00", "GMT"):
+        assert meaning(changed(recorded["dated"], under(name))) == meaning(recorded["dated"])
+        assert of_source("t", [], [], name) == of_source("t", [], [], "UTC")
+        timed = called("c0de", "timestamp")
+        assert meaning(timed, {**SESSION, "spark.sql.session.timeZone": name}) == meaning(timed)
+    assert meaning(changed(recorded["dated"], under("Asia/Tokyo"))).whole != meaning(recorded["dated"]).whole
+
+
+@pytest.mark.parametrize(("pattern", "alike"), [("yyyy-MM-dd", True), ("yyyy VV", False), ("HH z", False)])
+def test_how_a_zone_is_written_counts_where_it_is_shown(pattern: str, alike: bool) -> None:
+    def shown(zone: str) -> Plan:
+        literal = {
+            "class": "Literal",
+            "expression": True,
+            "fields": {"value": f"={pattern}", "dataType": "string"},
+        }
+        fields = {"left": None, "right": literal, "timeZoneId": zone}
+        written = {"class": "DateFormatClass", "expression": True, "fields": fields}
+        return {"class": "Project", "fields": {"projectList": [written]}, "inputs": [[1]], "below": [None]}
+
+    assert (meaning(shown("UTC")) == meaning(shown("Etc/UTC"))) == alike
+
+
 def called(code: str, kind: str, name: str = "fee") -> Plan:
     """A function over one column."""
     argument = {

@@ -29,6 +29,7 @@ def app(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 FROZEN = "it is a different value whenever it is asked, and would be frozen at the time the view was defined"
 RANDOM = "it gives another value each time it is computed, so what was added could never be taken away"
+NO_PLACE = "rows cannot be kept with it, because Arrow has no such type"
 OPEN = "which rows it keeps is left open"
 
 REFUSED = {
@@ -47,6 +48,18 @@ REFUSED = {
         "now()",
         FROZEN,
     ),
+    "months": (
+        "SELECT k, make_ym_interval(0, 1) i FROM t",
+        "the column 'i' of type INTERVAL YEAR TO",
+        NO_PLACE,
+    ),
+    "grouped_by_months": (
+        "SELECT k FROM t GROUP BY k, make_ym_interval(0, int(v))",
+        "the column 'make_ym_interval(0, ",
+        NO_PLACE,
+    ),
+    "interval": ("SELECT k, make_interval(0, int(v)) i FROM t", "the column 'i' of type INTERVAL:", NO_PLACE),
+    "variant": ("SELECT k, array(parse_json(k)) j FROM t", "the column 'j' of type ARRAY<VARIANT>", NO_PLACE),
     "sampled": ("SELECT * FROM t TABLESAMPLE (10 PERCENT)", "Sample", "it picks rows at random"),
     "limited": ("SELECT * FROM t LIMIT 3", "LIMIT without ORDER BY", OPEN),
     "offset": ("SELECT * FROM t OFFSET 2", "OFFSET without ORDER BY", OPEN),
@@ -76,6 +89,11 @@ def test_refused_when_declared(app: sl.App, name: str) -> None:
     assert ". Instead: " in text
     assert text.endswith(".")
     assert "#" not in text
+
+
+def test_types_without_a_place_may_come_up_inside_a_query(app: sl.App) -> None:
+    app.view("inside", "SELECT k, variant_get(parse_json(k), '$.a', 'int') a FROM t WHERE v > 0")
+    app.view("dated", "SELECT k, date'2026-01-31' + make_ym_interval(0, int(v)) d FROM t")
 
 
 def test_a_function_marked_nondeterministic_is_refused(app: sl.App) -> None:

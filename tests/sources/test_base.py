@@ -53,8 +53,25 @@ def test_unknown_columns_are_named_with_those_that_exist() -> None:
 
 
 def test_reserved_names_are_refused() -> None:
-    with pytest.raises(BadSourceOption, match="'_diff' is one that Slipstream uses itself"):
-        changes(StructType([StructField("_diff", LongType())]))
+    with pytest.raises(BadSourceOption, match="'_slipstream_diff' is one that Slipstream uses itself"):
+        changes(StructType([StructField("_slipstream_diff", LongType())]))
+    assert changes(StructType([StructField("_diff", LongType())]), diff="_diff").hidden == ("_diff",)
+
+
+def test_two_columns_of_one_name_are_refused() -> None:
+    with pytest.raises(BadSourceOption, match="two columns named 'id'"):
+        changes(StructType([StructField("id", LongType()), StructField("id", LongType())]))
+
+
+def test_types_that_a_source_cannot_have_are_refused(spark: SparkSession) -> None:
+    for kind in ("char(5)", "array<varchar(3)>"):
+        with pytest.raises(
+            BadSourceOption, match=r"the column 'c' is of type .*CHAR.*To do: declare it as STRING"
+        ):
+            memory(f"id long, c {kind}")
+    for kind in ("interval year", "variant", "interval"):
+        with pytest.raises(BadSourceOption, match=r"the column 'c' is of type .* cast it in the view"):
+            memory(f"id long, c {kind}")
 
 
 def test_views_do_not_see_the_operation(spark: SparkSession) -> None:
@@ -95,7 +112,7 @@ def test_order_fields_are_those_of_the_frame(spark: SparkSession, tmp_path: Path
         source.append([(1, "x")])
     cut = source.cut(None)
     assert cut is not None
-    fields = [field for field in source.frame(cut.range).schema if field.name.startswith("_order")]
+    fields = [field for field in source.frame(cut.range).schema if field.name.startswith("_slipstream_order")]
     assert [(f.name, f.dataType) for f in fields] == [(f.name, f.dataType) for f in source.order_fields]
     assert made[name]().order_fields == ()
 

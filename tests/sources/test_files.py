@@ -110,7 +110,7 @@ def test_names_with_odd_characters(landing: Path, attach: Attach, put: Put, rows
     source = attach(files(landing, "json", "id long", max_files_per_epoch=4))
     found, rejected = [], []
     while cut := source.cut(None):
-        found += rows(source.frame(cut.range).where("_bad IS NULL"), "id")
+        found += rows(source.frame(cut.range).where("_slipstream_bad IS NULL"), "id")
         rejected += rows(source.rejected(cut.range), "file", "line")
     assert sorted(found) == [(i,) for i in range(len(odd))]
     assert sorted(rejected) == sorted((str(landing / name), 2) for name in odd)
@@ -278,7 +278,7 @@ def test_a_count_comes_as_diff(landing: Path, attach: Attach, put: Put, rows: Ro
     put("a.json", '{"id": 1, "n": 2}\n{"id": 2, "n": -1}\n{"id": 3}\n')
     source = attach(files(landing, "json", "id long, n int", diff="n"))
     frame = source.frame(source.cut(None).range)
-    assert frame.columns == ["id", "_diff", "_bad"]
+    assert frame.columns == ["id", "_slipstream_diff", "_slipstream_bad"]
     assert rows(frame) == [(1, 2, None), (2, -1, None), (3, None, "the diff column 'n' is NULL")]
 
 
@@ -290,8 +290,13 @@ def test_operations(landing: Path, attach: Attach, put: Put, rows: Rows) -> None
     source = attach(files(landing, "json", "id long, op string", op="op", key="id"))
     cut = source.cut(None)
     frame = source.frame(cut.range)
-    assert frame.columns == ["id", "_delete", "_order0", "_order1", "_order2", "_order3", "_bad"]
-    assert sorted(rows(frame, "id", "_delete", "_bad")) == [
+    assert frame.columns == [
+        "id",
+        "_slipstream_delete",
+        *(f"_slipstream_order{i}" for i in range(4)),
+        "_slipstream_bad",
+    ]
+    assert sorted(rows(frame, "id", "_slipstream_delete", "_slipstream_bad")) == [
         *((i, False, None) for i in range(9)),
         *((i, True, None) for i in range(9, 12)),
         (13, False, "unknown operation 'zap'"),
@@ -309,7 +314,9 @@ def test_changes_of_a_key_are_ordered_by_file_then_line(landing: Path, attach: A
     put("a.json", '{"id": 1, "n": 20}\n{"id": 1, "n": 21}\n', 1_700_000_001)
     source = attach(files(landing, "json", "id long, n long", key="id"))
     frame = source.frame(source.cut(None).range)
-    ordered = frame.orderBy(*(name for name in frame.columns if name.startswith("_order"))).collect()
+    ordered = frame.orderBy(
+        *(name for name in frame.columns if name.startswith("_slipstream_order"))
+    ).collect()
     assert [row.n for row in ordered] == list(range(23))
 
 

@@ -17,6 +17,7 @@ import pytest
 from pyspark.sql import Row, SparkSession
 from pyspark.sql.types import LongType, StructField, StructType
 
+import slipstream as sl
 from slipstream.errors import BadRow, BadSourceOption, InputLost
 from slipstream.sources import memory
 
@@ -71,9 +72,9 @@ def test_types_survive(spark: SparkSession, attach: Attach) -> None:
     source = attach(memory(schema))
     source.append([row, (None,) * 11])
     frame = source.frame(source.cut(None).range)
-    assert frame.drop("_diff").schema.simpleString() == source.schema.simpleString()
+    assert frame.drop("_slipstream_diff").schema.simpleString() == source.schema.simpleString()
     expected = spark.createDataFrame([row, (None,) * 11], source.schema)
-    assert repr(frame.drop("_diff").collect()) == repr(expected.collect())
+    assert repr(frame.drop("_slipstream_diff").collect()) == repr(expected.collect())
     assert frame.select("t").first()[0].astimezone(datetime.UTC) == noon
 
 
@@ -176,16 +177,21 @@ def test_keyed_rows_are_ordered_by_append_then_place(attach: Attach) -> None:
     source.append([(1, 0, "I"), (1, -1, "-U"), (1, 1, "+U"), (2, 2, "insert")])
     source.append([(1, 3, "delete")])
     frame = source.frame(source.cut(None).range)
-    assert frame.columns == ["id", "n", "_delete", "_order0", "_order1"]
+    assert frame.columns == ["id", "n", "_slipstream_delete", "_slipstream_order0", "_slipstream_order1"]
     assert not source.can_reject
-    ordered = frame.orderBy("_order0", "_order1").collect()
-    assert [(row.n, row._delete) for row in ordered] == [(0, False), (1, False), (2, False), (3, True)]
+    ordered = frame.orderBy("_slipstream_order0", "_slipstream_order1").collect()
+    assert [(row.n, row._slipstream_delete) for row in ordered] == [
+        (0, False),
+        (1, False),
+        (2, False),
+        (3, True),
+    ]
 
 
 def test_keyed_rows_without_an_operation_replace(attach: Attach, rows: Rows) -> None:
     source = attach(memory("id long", key="id"))
     source.append([(1,)])
-    assert rows(source.frame(source.cut(None).range), "id", "_delete") == [(1, False)]
+    assert rows(source.frame(source.cut(None).range), "id", "_slipstream_delete") == [(1, False)]
 
 
 def test_a_declared_diff(attach: Attach, rows: Rows) -> None:
@@ -281,3 +287,20 @@ def test_appends_that_were_harmed_are_never_taken_for_what_was_appended(
         for taken in ([number, number], [1, 2]):
             with pytest.raises(InputLost, match=f"append number {number} .* is (gone|damaged)"):
                 reader.frame({"appends": taken})
+
+
+def test_one_memory_is_one_source_of_one_app(spark: SparkSession, tmp_path: Path) -> None:
+    shared = memory("id long")
+    with (
+        sl.App("a", store=tmp_path / "a", spark=spark) as a,
+        sl.App("b", store=tmp_path / "b", spark=spark) as b,
+    ):
+        a.source("t", shared)
+        a.view("v", "SELECT * FROM t")
+        for app, name in ((b, "t"), (a, "again")):
+            with pytest.raises(BadSourceOption, match="is a memory source that is 't' already"):
+                app.source(name, shared)
+        b.source("t", memory("id long"))
+        shared.append([(1,)])
+        a.run(until="caught_up")
+        assert [tuple(row) for row in a.read("v").collect()] == [(1,)]

@@ -71,8 +71,8 @@ def test_without_a_pace_every_epoch_is_full(attach: Attach) -> None:
 def test_rows_may_replace_each_other_by_key(attach: Attach) -> None:
     source = attach(rate(10, keys=2, key="key"))
     frame = source.frame({"start": 5, "end": 9, "from": 0})
-    assert frame.columns == ["value", "key", "timestamp", "_delete", "_order0"]
-    assert sorted(row._order0 for row in frame.collect()) == [5, 6, 7, 8]
+    assert frame.columns == ["value", "key", "timestamp", "_slipstream_delete", "_slipstream_order0"]
+    assert sorted(row._slipstream_order0 for row in frame.collect()) == [5, 6, 7, 8]
 
 
 def test_large_numbers(attach: Attach, rows: Rows) -> None:

@@ -61,7 +61,9 @@ def test_json_rejects(landing: Path, attach: Attach, put: Put, rows: Rows) -> No
     )
     source = attach(files(landing, "json", "id long, amount double, note string"), name="orders")
     cut = source.cut(None)
-    assert rows(source.frame(cut.range).where("_bad IS NULL"), "id", "amount", "note") == [(1, 1.5, "a")]
+    assert rows(source.frame(cut.range).where("_slipstream_bad IS NULL"), "id", "amount", "note") == [
+        (1, 1.5, "a")
+    ]
     rejected = source.rejected(cut.range)
     assert rejected.columns == ["source", "file", "line", "raw", "reason"]
     expected = [
@@ -78,7 +80,7 @@ def test_csv_rejects_count_the_header_as_a_line(landing: Path, attach: Attach, p
     put("a.csv", "note,amount,id\na,1.5,1\nb,abc,2\nc,3\n,,\nd,1,2,3\n")
     source = attach(files(landing, "csv", "id long, amount double, note string", options={"header": "true"}))
     cut = source.cut(None)
-    good = source.frame(cut.range).where("_bad IS NULL")
+    good = source.frame(cut.range).where("_slipstream_bad IS NULL")
     assert rows(good, "id", "amount", "note") == [(1, 1.5, "a"), (None, None, None)]
     assert rows(source.rejected(cut.range), "line", "raw", "reason") == [
         (3, "b,abc,2", "amount: cannot be read as DOUBLE from 'abc'"),
@@ -103,15 +105,15 @@ def test_what_is_bad_does_not_depend_on_the_query(
     range_ = source.cut(None).range
     for _ in ("built", "from the template"):
         frame = source.frame(range_)
-        good = frame.where("_bad IS NULL")
+        good = frame.where("_slipstream_bad IS NULL")
         assert good.count() == 2
-        assert frame.where("_bad IS NOT NULL").count() == 2
+        assert frame.where("_slipstream_bad IS NOT NULL").count() == 2
         assert rows(good, "id") == [(1,), (None,)]
         assert rows(good, "amount") == [(1.0,), (4.0,)]
         assert rows(good.where("id = 1"), "id") == [(1,)]
         assert rows(good.where("id = 2"), "id") == []
-        assert rows(frame.where("id = 2"), "_bad") == [("unreadable",)]
-        assert rows(frame.where("id IS NULL").select("_bad")) == [("unreadable",), (None,)]
+        assert rows(frame.where("id = 2"), "_slipstream_bad") == [("unreadable",)]
+        assert rows(frame.where("id IS NULL").select("_slipstream_bad")) == [("unreadable",), (None,)]
 
 
 @pytest.mark.spark
@@ -121,7 +123,7 @@ def test_bad_values_inside_of_structures_are_found(
     put("a.json", '{"id": 1, "s": {"a": 1, "b": [1]}}\n{"id": 2, "s": {"a": 1, "b": ["x"]}}\n')
     source = attach(files(landing, "json", "id long, s struct<a: int, b: array<int>>"))
     range_ = source.cut(None).range
-    assert rows(source.frame(range_).where("_bad IS NULL"), "s.a") == [(1,)]
+    assert rows(source.frame(range_).where("_slipstream_bad IS NULL"), "s.a") == [(1,)]
     ((line, why),) = rows(source.rejected(range_), "line", "reason")
     assert line == 2
     assert why.startswith(("s: cannot be read as STRUCT", "does not fit"))

@@ -131,10 +131,16 @@ def test_operations_by_key_are_ordered_by_partition_then_row(attach: Attach) -> 
     source = attach(stream(counter(), op="op", key="id"))
     UPTO["n"] = 10
     frame = source.frame(source.cut(None).range)
-    assert frame.columns == ["id", "_delete", "_order0", "_order1", "_bad"]
-    ordered = frame.orderBy("_order0", "_order1").collect()
+    assert frame.columns == [
+        "id",
+        "_slipstream_delete",
+        "_slipstream_order0",
+        "_slipstream_order1",
+        "_slipstream_bad",
+    ]
+    ordered = frame.orderBy("_slipstream_order0", "_slipstream_order1").collect()
     assert [row.id for row in ordered] == list(range(10))
-    assert [row.id for row in ordered if row._delete] == [4, 9]
+    assert [row.id for row in ordered if row._slipstream_delete] == [4, 9]
 
 
 def test_a_reader_that_counts_rows_hears_of_the_budget(attach: Attach) -> None:
@@ -222,8 +228,8 @@ def test_ranged_by_key_needs_an_order(attach: Attach) -> None:
         ranged(*numbers([1]), schema="id long", key="id")
     source = attach(ranged(*numbers([3]), schema="id long, k long", key="k", order="offset"))
     frame = source.frame(source.cut(None).range)
-    assert frame.columns == ["id", "k", "_delete", "_order0"]
-    assert [row.id for row in frame.orderBy("_order0").collect()] == [0, 1, 2]
+    assert frame.columns == ["id", "k", "_slipstream_delete", "_slipstream_order0"]
+    assert [row.id for row in frame.orderBy("_slipstream_order0").collect()] == [0, 1, 2]
 
 
 def test_ranged_rejects_unknown_operations(attach: Attach, rows: Rows) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from slipstream.columns import beside
 from slipstream.dataflow.accumulate import load_totals, show
 from slipstream.dataflow.accumulators import Argument, Buffer
 from slipstream.dataflow.task import prefixed
@@ -27,7 +28,7 @@ class Contents:
     """How a view is read from a trace.
 
     columns: for each column of the view where it comes from: `v3` or `k0` a column of the trace, `b1` a
-    buffer over the totals.
+    buffer over the totals. whole: the names of all of the view's columns, where these are some of them.
     """
 
     trace: str
@@ -36,6 +37,15 @@ class Contents:
     columns: tuple[str, ...]
     arguments: tuple[Argument, ...] = ()
     buffers: tuple[Buffer, ...] = ()
+    whole: tuple[str, ...] = ()
+
+    @property
+    def beside(self) -> dict[str, str]:
+        """The columns that changes have beside the view's, and what they are. A view of late rows has the epoch."""
+        names = self.whole or tuple(self.schema.names)
+        is_late = self.trace.rpartition("/")[2].startswith("late-")
+        added = ("diff",) if is_late and "_epoch" in self.schema.names else ("epoch", "diff")
+        return {beside(names, f"_{each}"): each for each in added}
 
     def describe(self) -> dict[str, Any]:
         """This description as JSON."""
@@ -76,7 +86,8 @@ class Contents:
         """Some of the view's columns."""
         by_name = dict(zip(self.schema.names, self.columns, strict=True))
         schema = pa.schema([self.schema.field(name) for name in wanted])
-        return replace(self, schema=schema, columns=tuple(by_name[name] for name in wanted))
+        columns, whole = tuple(by_name[name] for name in wanted), tuple(self.schema.names)
+        return replace(self, schema=schema, columns=columns, whole=whole)
 
     def now(self, root: Path, as_of: int, span: Span) -> Iterator[pa.Table]:
         """The view's rows as of an epoch, those of a span of hashes."""
@@ -93,13 +104,13 @@ class Contents:
             yield self._shown(rows)
 
     def changes(self, root: Path, since: int, until: int, span: Span) -> pa.Table:
-        """The updates after `since` up to `until`: the view's columns, _epoch and _diff."""
+        """The updates after `since` up to `until`: the view's columns, and those beside."""
         reader = TraceReader(root / self.trace, until, span, schema=self.stored)
         updates = reader.changes(since, until).combine_chunks()
         shown = self._shown(updates)
-        if "_epoch" not in shown.column_names:  # a view of late rows has it, and it says the same
-            shown = shown.append_column("_epoch", column(updates, "epoch"))
-        return shown.append_column("_diff", column(updates, "diff"))
+        for name, what in self.beside.items():
+            shown = shown.append_column(name, column(updates, what))
+        return shown
 
     def _bag(self) -> list[str]:
         return ["diff"] if self.is_bag else []
@@ -118,7 +129,9 @@ class Contents:
 
 @dataclass(frozen=True)
 class Reading:
-    """A read of a view as a Spark stage: one task a span, numbered by the column `id`. `since` asks for changes."""
+    """A read of a view as a Spark stage: one task a span, numbered by the column `id`. `since` asks for changes.
+    Columns are named by their places.
+    """
 
     contents: Contents
     root: str
@@ -127,7 +140,7 @@ class Reading:
     since: int | None = None
 
     def span(self, number: int) -> Iterator[pa.Table]:
-        """One span of what is read: the view's columns, then _epoch and _diff if it is changes."""
+        """One span of what is read: the view's columns, then those beside if it is changes."""
         span = shard_span(number, self.spans)
         if self.since is not None:
             yield self.contents.changes(Path(self.root), self.since, self.as_of, span)
@@ -138,7 +151,12 @@ class Reading:
         for batch in batches:
             for number in batch.column("id").to_pylist():
                 for table in self.span(number):
-                    yield from table.combine_chunks().to_batches()
+                    yield from table.rename_columns(places(len(table.schema))).combine_chunks().to_batches()
+
+
+def places(columns: int) -> list[str]:
+    """Names for columns by their places: those of a view may not tell them apart."""
+    return [f"c{i}" for i in range(columns)]
 
 
 def recorded(trace: str, schema: pa.Schema, stored: pa.Schema) -> Contents:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
 
+from slipstream.columns import INTERNAL
 from slipstream.dataflow.task import EpochProperty
 from slipstream.epoch.culprit import MOST_ROWS, Tables, culprits
 from slipstream.epoch.template import FAILURES, Template
@@ -64,7 +65,11 @@ class Diagnosis:
 
         found = culprits(fails, tables)
         shown = {
-            name: {column: value for column, value in row.to_pylist()[0].items() if column[0] != "_"}
+            name: {
+                column: value
+                for column, value in row.to_pylist()[0].items()
+                if not column.startswith(INTERNAL)
+            }
             for name, row in found.items()
         }
         return "".join(f"\nIt fails on this row of '{name}': {row}" for name, row in shown.items())

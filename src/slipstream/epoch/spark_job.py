@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from slipstream.clock import Clock
+from slipstream.columns import DIFF
 from slipstream.dataflow.task import EpochProperty
 from slipstream.epoch.diagnosis import Diagnosis
 from slipstream.epoch.job import Given, Result
@@ -123,10 +124,10 @@ class SparkJob:
 
 def _added_up(frame: DataFrame) -> DataFrame:
     """Rows with their diffs added up, where they have diffs: without those that were taken back."""
-    if "_diff" not in frame.columns:
+    if DIFF not in frame.columns:
         return frame
-    row = [_quoted(name) for name in frame.columns if name != "_diff"]
-    summed = frame.groupBy(*row).agg(F.sum("_diff").alias("_diff")).where("_diff <> 0")
+    row = [_quoted(name) for name in frame.columns if name != DIFF]
+    summed = frame.groupBy(*row).agg(F.sum(DIFF).alias(DIFF)).where(F.col(DIFF) != 0)
     return summed.select(*[_quoted(name) for name in frame.columns])
 
 

@@ -7,7 +7,7 @@ from slipstream.plan.eventtime import LateView, late_names
 from slipstream.plan.identity import Meanings, TraceNames, session_settings
 from slipstream.plan.inputs import input_delta
 from slipstream.plan.meaning import TIME_ZONE, Meaning, differences, of_source, of_view
-from slipstream.plan.refuse import check_deterministic, check_plan, check_recomputed, check_sql
+from slipstream.plan.refuse import check_deterministic, check_plan, check_recomputed, check_sql, check_types
 from slipstream.plan.sharing import Commons
 from slipstream.plan.watermarks import kept as keeping_watermarks
 from slipstream.plan.watermarks import mark_of, marked_schema, observed_watermark
@@ -32,6 +32,7 @@ __all__ = [
     "check_plan",
     "check_recomputed",
     "check_sql",
+    "check_types",
     "differences",
     "input_delta",
     "keeping_watermarks",

@@ -353,9 +353,12 @@ class ViewCompiler:
         return made[0], terminal
 
     def _order(self, plan: Node) -> tuple[tuple[str, bool, bool], ...]:
-        """The order that a reader expects: output column, ascending, NULLs first. Empty where there is none."""
+        """The order that a reader expects: output column, ascending, NULLs first. Empty where there is none, and where
+        the column's name is that of one before it.
+        """
         catalyst = self._catalyst
-        names = {catalyst.expr_id(a): a.name() for a in catalyst.output(plan)}
+        numbers = {a.name(): catalyst.expr_id(a) for a in reversed(catalyst.output(plan))}
+        names = {number: name for name, number in numbers.items()}
         while catalyst.kind(plan) in (*topk.LIMITS, "Project"):
             plan = catalyst.children(plan)[0]
         order = []

@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, LongType, StringType, StructField, StructType
 
+from slipstream.columns import BAD, DELETE, DIFF
 from slipstream.dataflow.graph import Step
 from slipstream.dataflow.upsert import Upsert
 from slipstream.plan.catalyst import WATERMARK
@@ -35,17 +36,17 @@ def input_delta(
     catalyst = build.catalyst
     fields = [StructField(field.name, field.dataType) for field in rows]
     if mode == "diff":
-        fields.append(StructField("_diff", LongType()))
+        fields.append(StructField(DIFF, LongType()))
     if mode == "keyed":
-        fields += [StructField("_delete", BooleanType()), *orders]
+        fields += [StructField(DELETE, BooleanType()), *orders]
     if rejects:
-        fields.append(StructField("_bad", StringType()))
+        fields.append(StructField(BAD, StringType()))
     frame = catalyst.placeholder(StructType(fields))
     leaf = build.leaf(frame)
-    bad = F.count("_bad") if rejects else F.count_if(F.lit(False))
+    bad = F.count(BAD) if rejects else F.count_if(F.lit(False))
     frame = frame.observe(name, F.count(F.lit(1)).alias("rows"), bad.alias("bad"))
     if rejects:
-        frame = frame.where(F.col("_bad").isNull()).drop("_bad")
+        frame = frame.where(F.col(BAD).isNull()).drop(BAD)
     for field in rows:
         if WATERMARK in field.metadata:
             frame = measured(catalyst, frame, field.name, field.metadata[WATERMARK])
@@ -53,7 +54,7 @@ def input_delta(
     if mode == "keyed":
         return leaf, _upsert(build, name, rows, key, [field.name for field in orders], frame, step, trace)
     if mode == "append":
-        frame = frame.withColumn("_diff", F.lit(1).cast("long"))
+        frame = frame.withColumn(DIFF, F.lit(1).cast("long"))
     plan = catalyst.analysed(frame)
     return leaf, Delta(plan, catalyst.output(plan)[-1], None, step, "free", inserts_only=mode == "append")
 
@@ -79,14 +80,14 @@ def _upsert(
         f"k{i}": (c, catalyst.type_of(e)) for i, (c, e) in enumerate(zip(key_columns, keys, strict=True))
     }
     columns |= values
-    columns["delete"] = (F.col("_delete"), BooleanType())
+    columns["delete"] = (F.col(DELETE), BooleanType())
     columns |= {f"o{i}": (F.col(o), catalyst.type_of(by_name[o])) for i, o in enumerate(orders)}
 
     def make(schema: pa.Schema) -> Upsert:
         return Upsert(name, trace, schema)
 
     ran = stage(build, catalyst.analysed(frame), columns, make)
-    diff, route = build.out(ran, "diff", "_diff"), build.out(ran, "h")
+    diff, route = build.out(ran, "diff", DIFF), build.out(ran, "h")
     plan = catalyst.project([*build.restored(ran, stored), diff, route], ran)
     upsert = Step("Upsert", f"{name} by {', '.join(key)}", (step,), (trace,))
     return Delta(plan, catalyst.attribute(diff), catalyst.attribute(route), upsert, "sharded")

@@ -12,8 +12,9 @@ The digest is over that form and over the digests of the inputs, down to the sou
 or above the operator. Where an operator keeps rows, it keeps them by place: equal digests are equal layouts.
 
 Settings of the session count where they can be felt. The time zone is in Spark's plan, in each expression that goes by
-it; a Python function feels it where it is handed timestamps. All others count for any node with an expression that is
-not known to be blind to them (`_BLIND`).
+it; a Python function feels it where it is handed timestamps. A zone is known by its meaning (`plan/zones.py`), but for
+an expression that may write its name (`_writes_zone`). All others count for any node with an expression that is not
+known to be blind to them (`_BLIND`).
 
 There are two digests. `whole` goes down to the sources: traces are known by it. `query` stops at other views and has
 their names instead: it tells whether a view's own query changed, or only what it reads. Beside them a meaning has what
@@ -24,9 +25,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
+
+from slipstream.plan import zones
 
 TIME_ZONE = "spark.sql.session.timeZone"
 PYTHON = "python"
@@ -111,6 +115,7 @@ def of_source(name: str, columns: Iterable[Column], changes: Iterable[str], zone
     """A source: its columns, and how its rows are to be understood. zone: the time zone in which it reads timestamps,
     where it goes by one.
     """
+    zone = zone and zones.zone(zone)
     told = _digest(["source", name, list(columns), list(changes), zone])
     return Meaning(told, told, {} if zone is None else {TIME_ZONE: zone})
 
@@ -207,6 +212,8 @@ class _Telling:
             name = str(fields.pop("name", ""))
         if CODE in fields:
             self._function(name, fields)
+        if not _writes_zone(kind, fields):
+            fields = {key: _zone(each) if key in _ZONES else each for key, each in fields.items()}
         told = self._fields(fields)
         if "id" in value:
             place = self._places.setdefault(value["id"], f"new {len(self._places)}")
@@ -222,6 +229,7 @@ class _Telling:
     def _feel(self, keys: Iterable[str]) -> None:
         for key in keys:
             value = self._session.get(key)
+            value = _zone(value) if key == TIME_ZONE else value
             if value is not None and value != DEFAULTS.get(key):
                 self.settings.setdefault(key, value)
                 if key != PYTHON:  # the code tells it itself
@@ -261,6 +269,18 @@ def _conjuncts(condition: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     if condition["class"] != "And":
         return [condition]
     return [part for side in ("left", "right") for part in _conjuncts(condition["fields"][side])]
+
+
+def _writes_zone(kind: str, fields: Mapping[str, Any]) -> bool:
+    """Whether an expression may write the name of the zone that it goes by."""
+    if kind in ("DateFormatClass", "FromUnixTime"):
+        pattern = fields["right" if kind == "DateFormatClass" else "format"]
+        return pattern["class"] != "Literal" or bool(re.search("[zvV]", str(pattern["fields"].get("value"))))
+    return kind.startswith(("StructsToJson", "StructsToCsv")) and not _is_empty(fields.get("options"))
+
+
+def _zone(value: Any) -> Any:
+    return zones.zone(value) if isinstance(value, str) else value
 
 
 def _is_empty(value: Any) -> bool:

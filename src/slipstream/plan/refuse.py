@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from slipstream.columns import INSTEAD, type_in
 from slipstream.errors import CannotMaintain
 from slipstream.plan.aggregate import aggregates_in
 from slipstream.plan.catalyst import Catalyst, Expr, Node
@@ -18,6 +19,7 @@ from slipstream.plan.topk import LIMITS, stretch
 from slipstream.plan.watermarks import measured_watermark
 
 HANDLED = {"Project", "Aggregate", "Window", "Expand", "Union", "Join"} | IDENTITY | PASSING
+_GROUPED = "_groupingexpression"  # as Spark calls what a GROUP BY computes
 _DEDUPLICATES = "DeduplicateWithinWatermark"
 JOINS = (
     "Inner",
@@ -104,6 +106,46 @@ def _check_expression(catalyst: Catalyst, view: str, part: Expr) -> None:
             "it gives another value each time it is computed, so what was added could never be taken away",
             "derive the value from the row, for example xxhash64(key) in place of rand() or uuid()",
         )
+
+
+def check_types(catalyst: Catalyst, view: str, plan: Node) -> None:
+    """Refuse columns of types that rows cannot be kept in: those that the view shows, and those that an operator on the
+    way takes or gives.
+    """
+    passing = PASSING | IDENTITY | {"Project", "Union", "Expand"}
+    nodes = [node for node in catalyst.nodes(plan) if catalyst.kind(node) not in passing]
+    kept = [each for node in nodes if catalyst.children(node) for each in (*catalyst.children(node), node)]
+    keys = [node for node in nodes if catalyst.kind(node) == "Aggregate"]
+    columns = [each for node in keys for each in catalyst.items(node.groupingExpressions())]
+    columns += [each for node in (*kept, plan) if _may_refuse(node) for each in catalyst.output(node)]
+    for each in columns:
+        kind = catalyst.type_of(each)
+        if (refused := type_in(kind, INSTEAD)) is not None:
+            name = _written(catalyst, each, plan)
+            raise CannotMaintain(
+                view,
+                f"the column '{name}' of type {kind.simpleString().upper()}",
+                "rows cannot be kept with it, because Arrow has no such type",
+                INSTEAD[refused].format(name),
+            )
+
+
+def _may_refuse(node: Node) -> bool:
+    """Whether a column of a node may be of a type that is refused: one call, however many there are."""
+    text: str = node.schema().json()
+    return "interval" in text or "variant" in text
+
+
+def _written(catalyst: Catalyst, column: Expr, plan: Node) -> str:
+    """What a user calls a column: for what a GROUP BY computes, the expression."""
+    if catalyst.kind(column) != "AttributeReference":
+        return str(column.sql())
+    if column.name() == _GROUPED:
+        for node in catalyst.nodes(plan):
+            for each in catalyst.items(node.projectList()) if catalyst.kind(node) == "Project" else ():
+                if catalyst.expr_id(each) == catalyst.expr_id(column) and catalyst.kind(each) == "Alias":
+                    return str(each.child().sql())
+    return str(column.name())
 
 
 def refuse_node(catalyst: Catalyst, view: str, node: Node) -> CannotMaintain:

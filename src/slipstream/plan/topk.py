@@ -16,12 +16,14 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, MapType, VariantType
 
+from slipstream.columns import INTERNAL
 from slipstream.dataflow.graph import Step
 from slipstream.dataflow.topk import TopK
 from slipstream.plan.catalyst import Catalyst, Expr, Node
 from slipstream.plan.delta import Builder, Delta
 from slipstream.plan.stages import Columns, stage
 
+RANK = f"{INTERNAL}rank"
 LIMITS = ("GlobalLimit", "LocalLimit", "Offset")
 
 
@@ -114,9 +116,9 @@ def topk(build: Builder, rows: Stretch, child: Delta, name: str, trace: str) -> 
     window = Window.partitionBy(side_column).orderBy(*order_columns(catalyst, orders), *ties)
 
     def ranked(frame: DataFrame) -> DataFrame:
-        rank = frame.select("*", F.row_number().over(window).alias("_rank"))
+        rank = frame.select("*", F.row_number().over(window).alias(RANK))
         shown = [catalyst.column(attribute) for attribute in attributes]
-        return rank.where(F.col("_rank").between(skipped + 1, limit)).select(
+        return rank.where(F.col(RANK).between(skipped + 1, limit)).select(
             *shown, side_column.cast("long").alias("diff")
         )
 

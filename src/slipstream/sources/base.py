@@ -11,12 +11,12 @@ Rows are understood in one of three ways, the same for every source (`Changes`):
 | mode | a row means | columns that `frame` adds |
 | --- | --- | --- |
 | append | one more row | none |
-| diff | that many more (or fewer) of this row | `_diff` long |
-| keyed | the row of this key is now this, or is gone | `_delete` boolean, `_order0`, `_order1`, ... |
+| diff | that many more (or fewer) of this row | `_slipstream_diff` long |
+| keyed | the row of this key is now this, or is gone | `_slipstream_delete` boolean, `_slipstream_order0`, ... |
 
-Changes of one key within a range are ordered by the `_order` columns, ascending, compared one after another; the
-last wins. Between ranges, the later range wins. A source with `can_reject` adds `_bad`, NULL for a good row and
-otherwise a reason. `frame` returns bad rows too: who counts or drops them is not decided here, and what is bad
+Changes of one key within a range are ordered by the order columns, ascending, compared one after another; the
+last wins. Between ranges, the later range wins. A source with `can_reject` adds `_slipstream_bad`, NULL for a good
+row and otherwise a reason. `frame` returns bad rows too: who counts or drops them is not decided here, and what is bad
 never depends on which columns are used.
 
 `cut` moves a cursor that lives in this process only. After a restart, `attach` is given what earlier epochs took, and
@@ -36,7 +36,7 @@ Not promised: that the rows of a range come in any order, or in any number of pa
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -55,12 +55,11 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from slipstream.columns import BAD, INSTEAD, INTERNAL, ORDER, UNREAD, repeated, type_in
 from slipstream.errors import BadSourceOption, SourceNotAttached, UnknownColumn
 
 JSON = Any
 """A range or an offset: whatever `json.dumps` takes."""
-
-RESERVED = ("_diff", "_delete", "_bad", "_order", "_epoch")
 
 
 @dataclass(frozen=True)
@@ -100,11 +99,16 @@ def changes(
     if unknown:
         raise UnknownColumn(unknown, names)
     for name in schema.fieldNames():
-        if name.startswith(RESERVED):
+        if name.startswith(INTERNAL):
             raise BadSourceOption(
                 f"the column name '{name}' is one that Slipstream uses itself",
-                f"give the column a name that does not start with {', '.join(RESERVED)}",
+                f"give the column a name that does not start with {INTERNAL}",
             )
+    if (twice := repeated(schema.fieldNames())) is not None:
+        raise BadSourceOption(
+            f"its schema has two columns named '{twice}'", "give each column a name of its own"
+        )
+    _check_types(schema, UNREAD)
     if diff is not None and (op is not None or keys):
         raise BadSourceOption(
             "diff= was given together with op= or key=",
@@ -132,6 +136,15 @@ def changes(
     return Changes("keyed", op=op, key=keys) if keys else Changes("append")
 
 
+def _check_types(schema: StructType, refused: Mapping[type[DataType], str]) -> None:
+    for field in schema:
+        if (kind := type_in(field.dataType, refused)) is not None:
+            raise BadSourceOption(
+                f"the column '{field.name}' is of type {type_name(field.dataType)}, which a source cannot have",
+                refused[kind],
+            )
+
+
 def type_name(data_type: DataType) -> str:
     """The type as Spark SQL writes it."""
     return data_type.simpleString().upper()
@@ -144,8 +157,10 @@ class Source(ABC):
     on_bad: str = "reject"
     forgets_each: bool = False
     """Whether `forget` is to be told of every range, and destroys input for good. Else it hears of the last only."""
+    keeps_rows: bool = False
+    """Whether rows are kept as they are given, as rows with a key are in any case."""
     order_types: tuple[DataType, ...] = ()
-    """Types of the `_order` columns that a frame has in the mode keyed: long or string."""
+    """Types of the order columns that a frame has in the mode keyed: long or string."""
 
     def __init__(
         self,
@@ -185,13 +200,13 @@ class Source(ABC):
 
     @property
     def order_fields(self) -> tuple[StructField, ...]:
-        """The `_order` columns of a frame."""
+        """The order columns of a frame."""
         types = self.order_types if self.changes.mode == "keyed" else ()
-        return tuple(StructField(f"_order{i}", kind) for i, kind in enumerate(types))
+        return tuple(StructField(f"{ORDER}{i}", kind) for i, kind in enumerate(types))
 
     @property
     def can_reject(self) -> bool:
-        """Whether `frame` has the column `_bad`."""
+        """Whether `frame` has the column `BAD`."""
         return bool(self.changes.hidden)
 
     @property
@@ -255,13 +270,13 @@ class Source(ABC):
 
     def rejected(self, range: JSON) -> DataFrame:  # noqa: A002
         """The bad rows of a range: source, file, line, raw, reason. Only asked for where some were counted."""
-        bad = self.frame(range).where(F.col("_bad").isNotNull())
+        bad = self.frame(range).where(F.col(BAD).isNotNull())
         return bad.select(
             F.lit(self.name).alias("source"),
             F.lit(None).cast("string").alias("file"),
             F.lit(None).cast("long").alias("line"),
             F.to_json(F.struct(*(quoted(field) for field in self.row_schema.fieldNames()))).alias("raw"),
-            F.col("_bad").alias("reason"),
+            F.col(BAD).alias("reason"),
         )
 
     def forget(self, upto: JSON) -> None:
@@ -289,8 +304,12 @@ class Source(ABC):
             declared = parsed
         if not declared.fields:
             raise BadSourceOption("the schema has no columns", "declare at least one, e.g. 'id long'")
-        self._changes = changes(declared, *self._options)
-        self._schema = declared
+        understood = changes(declared, *self._options)
+        if self.keeps_rows or understood.mode == "keyed":
+            _check_types(
+                declared, dict.fromkeys(INSTEAD, "declare it as INT or STRING, and cast it in the view")
+            )
+        self._schema, self._changes = declared, understood
 
 
 def summed(before: JSON, ranges: Sequence[JSON], **amounts: int) -> dict[str, JSON]:

@@ -30,6 +30,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from slipstream.clock import Clock, SystemClock
+from slipstream.columns import BAD, INTERNAL
 from slipstream.durations import seconds
 from slipstream.errors import BadSourceOption, FileChanged, FileMissing, MissingColumn, UnreadableName, listed
 from slipstream.sources.base import JSON, Cut, Source, quoted, summed, type_name
@@ -42,7 +43,10 @@ from slipstream.sources.taken import Seen, Taken
 FORMATS = ("csv", "json", "orc", "parquet", "text")
 PARSED = ("csv", "json")
 OURS = ("mode", "columnnameofcorruptrecord", "columnpruning", "enforceschema", "path", "inferschema")
-RAW = "_slipstream_raw"
+RAW = f"{INTERNAL}raw"
+PATH, BLOCK, ROW, TEXT, NULLS, MARK, UNREAD = (
+    f"{INTERNAL}{each}" for each in ("path", "block", "row", "text", "nulls", "mark", "unread")
+)
 ARCHIVE = "_archive"
 
 AfterSafe = Literal["keep", "delete", "archive"]
@@ -210,31 +214,31 @@ class Files(Source):
         # A row that was read has a reason of its own; one that was not gets it from its text.
         unread = F.col(RAW).isNotNull() if self.format in PARSED else F.lit(False)
         extra = [
-            F.col("_metadata.file_path").alias("_path"),
-            F.col("_metadata.file_block_start").alias("_block"),
-            F.monotonically_increasing_id().alias("_row"),
-            raw.alias("_raw"),
-            nulls.alias("_nulls"),
-            (F.col(quoted(mark)).cast("string") if mark else F.lit(None).cast("string")).alias("_mark"),
-            unread.alias("_unread"),
+            F.col("_metadata.file_path").alias(PATH),
+            F.col("_metadata.file_block_start").alias(BLOCK),
+            F.monotonically_increasing_id().alias(ROW),
+            raw.alias(TEXT),
+            nulls.alias(NULLS),
+            (F.col(quoted(mark)).cast("string") if mark else F.lit(None).cast("string")).alias(MARK),
+            unread.alias(UNREAD),
         ]
         bad = (
             FilesTemplate(self._shaped(self._read(layout), extra))
             .over(paths)
-            .where(F.col("_bad").isNotNull())
+            .where(F.col(BAD).isNotNull())
             .select(
-                F.expr("url_decode(replace(regexp_replace(_path, '^file:(//)?', ''), '+', '%2B'))").alias(
+                F.expr(f"url_decode(replace(regexp_replace({PATH}, '^file:(//)?', ''), '+', '%2B'))").alias(
                     "path"
                 ),
-                F.col("_raw").alias("raw"),
-                F.col("_nulls").alias("nulls"),
-                F.col("_mark").alias("mark"),
-                F.when(~F.col("_unread"), F.col("_bad")).alias("reason"),
-                "_block",
-                "_row",
+                F.col(TEXT).alias("raw"),
+                F.col(NULLS).alias("nulls"),
+                F.col(MARK).alias("mark"),
+                F.when(~F.col(UNREAD), F.col(BAD)).alias("reason"),
+                BLOCK,
+                ROW,
             )
             .repartition("path")
-            .sortWithinPartitions("path", "_block", "_row")
+            .sortWithinPartitions("path", BLOCK, ROW)
             .select(*INPUT_NAMES)
         )
         if self.format not in PARSED:
@@ -256,7 +260,7 @@ class Files(Source):
         schema = self.schema
         if layout:
             fields = {field.name: field for field in self.schema}
-            extra = (StructField(f"_slipstream_extra{i}", StringType()) for i in range(len(layout)))
+            extra = (StructField(f"{INTERNAL}extra{i}", StringType()) for i in range(len(layout)))
             schema = StructType([fields.get(name, spare) for name, spare in zip(layout, extra, strict=True)])
         if self.format in PARSED:
             schema = StructType([*schema.fields, StructField(RAW, StringType())])

@@ -4,7 +4,7 @@ Each `append` or `retract` is atomic: its rows enter one epoch together. It is w
 IPC stream, numbered, before the call returns (before `attach` it is held, and written then), so that a restarted app
 can replay it, and takes up what was appended and not yet cut. A range is `{"appends": [first, last]}`.
 
-The stored columns are those of the frame, `_diff` or `_delete` and `_order` included, so that reading a range needs
+The stored columns are those of the frame, those that say how rows apply included, so that reading a range needs
 no transformation at all. What an append means is therefore checked when it is made: a memory source never has bad
 rows, its caller gets a `BadRow` instead, and nothing of that call is taken.
 
@@ -32,6 +32,7 @@ import xxhash
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import BooleanType, LongType, StructField, StructType
 
+from slipstream.columns import DELETE, DIFF
 from slipstream.errors import BadRow, BadSourceOption, InputLost
 from slipstream.sources.base import JSON, Changes, Cut, Source, last_range, summed
 from slipstream.sources.leaf import ArrowFrames, write_arrow_stream
@@ -45,6 +46,7 @@ _NAME = re.compile(r"(\d{12,})-(\d+)(?:-([0-9a-f]{16}))?\.arrow")
 class Memory(Source):
     """See the module's docstring; made by `memory`."""
 
+    keeps_rows = True
     order_types = (LongType(), LongType())
 
     def __init__(
@@ -97,6 +99,11 @@ class Memory(Source):
     def attach(
         self, name: str, spark: SparkSession, folder: Path, consumed: Sequence[JSON], base: JSON = None
     ) -> None:
+        if self._folder not in (None, folder):
+            raise BadSourceOption(
+                f"'{name}' is a memory source that is '{self._name}' already, with its rows in {self._folder}",
+                "give each source of each app a memory of its own: sl.memory(...)",
+            )
         super().attach(name, spark, folder, consumed, base)
         self._frames = ArrowFrames(spark, self._stored_schema())
         folder.mkdir(parents=True, exist_ok=True)
@@ -204,10 +211,10 @@ class Memory(Source):
 
     def _stored_schema(self) -> StructType:
         if self.changes.mode == "keyed":
-            how = [StructField("_delete", BooleanType(), False)]
+            how = [StructField(DELETE, BooleanType(), False)]
             how += [StructField(field.name, field.dataType, False) for field in self.order_fields]
         else:
-            how = [StructField("_diff", LongType(), False)]
+            how = [StructField(DIFF, LongType(), False)]
         return StructType([*self.row_schema.fields, *how])
 
     def _write(self, stored: pa.Table) -> None:

@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
+from slipstream.columns import ORDER
 from slipstream.errors import BadSourceOption, MissingColumn
 from slipstream.sources.base import JSON, Cut, Source, last_range, quoted, summed
 from slipstream.sources.shape import shaped
@@ -53,7 +54,7 @@ class Ranged(Source):
         declared = {field.name: field.dataType for field in self.schema}
         kinds = (declared.get(name) for name in self._order if self.changes.mode == "keyed")
         return tuple(
-            StructField(f"_order{i}", kind if isinstance(kind, StringType) else LongType())
+            StructField(f"{ORDER}{i}", kind if isinstance(kind, StringType) else LongType())
             for i, kind in enumerate(kinds)
         )
 
@@ -88,11 +89,11 @@ class Ranged(Source):
         typed = read.select(
             *(F.col(quoted(field.name)).cast(field.dataType).alias(field.name) for field in self.schema),
             *(
-                F.col(quoted(name)).cast(field.dataType).alias(f"_by{field.name}")
+                F.col(quoted(name)).cast(field.dataType).alias(f"{field.name}_by")
                 for name, field in zip(self._order, self.order_fields, strict=False)
             ),
         )
-        order = [F.col(f"_by{field.name}") for field in self.order_fields]
+        order = [F.col(f"{field.name}_by") for field in self.order_fields]
         return shaped(typed, self.schema, self.changes, order)
 
 

@@ -12,6 +12,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from slipstream.columns import BAD, DELETE, DIFF, ORDER
 from slipstream.sources.base import Changes, quoted
 
 UPSERTS = ("insert", "i", "c", "create", "r", "+i", "update", "u", "+u")
@@ -34,15 +35,15 @@ def shaped(
     rows = read if changes.op is None else read.where(~_op(changes).eqNullSafe(BEFORE_IMAGE))
     columns = [F.col(quoted(field.name)) for field in schema if field.name not in changes.hidden]
     if changes.mode == "diff":
-        columns.append(F.col(quoted(str(changes.diff))).cast("long").alias("_diff"))
+        columns.append(F.col(quoted(str(changes.diff))).cast("long").alias(DIFF))
     if changes.mode == "keyed":
         gone = F.lit(False) if changes.op is None else F.coalesce(_op(changes).isin(*DELETES), F.lit(False))
-        columns.append(gone.alias("_delete"))
-        columns.extend(column.alias(f"_order{i}") for i, column in enumerate(order))
+        columns.append(gone.alias(DELETE))
+        columns.extend(column.alias(f"{ORDER}{i}") for i, column in enumerate(order))
     reasons = [unreadable, *_misunderstood(changes)]
     known = [reason for reason in reasons if reason is not None]
     if known:
-        columns.append(F.coalesce(*known).alias("_bad"))
+        columns.append(F.coalesce(*known).alias(BAD))
     return rows.select(*columns, *extra)
 
 

@@ -32,6 +32,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
 from pyspark.sql.types import LongType, StructField, StructType
 from pyspark.sql.worker.plan_data_source_read import records_to_arrow_batches
 
+from slipstream.columns import INTERNAL
 from slipstream.errors import BadSourceOption
 from slipstream.sources.base import JSON, Cut, Source, last_range, summed
 from slipstream.sources.leaf import ArrowFrames, write_arrow_stream
@@ -39,7 +40,7 @@ from slipstream.sources.rows import arrow_schema
 from slipstream.sources.shape import shaped
 
 BATCH = 10_000
-PLACE = [StructField("_partition", LongType()), StructField("_position", LongType())]
+PLACE = [StructField(f"{INTERNAL}partition", LongType()), StructField(f"{INTERNAL}position", LongType())]
 
 
 class Stream(Source):

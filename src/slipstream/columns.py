@@ -1,0 +1,64 @@
+"""Columns: the names that Slipstream adds to those of a user, and the types that rows can be kept in.
+
+A column of the user's may have any name but those that begin with `INTERNAL`. What users are shown beside a view's
+columns is named so that it is none of them (`beside`).
+
+Rows travel and are kept as Arrow, by hash. A type that has no place there is refused when a source or a view is
+declared, and never at the first epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from pyspark.sql.types import (
+    ArrayType,
+    CalendarIntervalType,
+    CharType,
+    DataType,
+    MapType,
+    StructType,
+    VarcharType,
+    VariantType,
+    YearMonthIntervalType,
+)
+
+INTERNAL = "_slipstream_"
+DIFF, DELETE, BAD, ORDER = (f"{INTERNAL}{each}" for each in ("diff", "delete", "bad", "order"))
+
+INSTEAD: dict[type[DataType], str] = {
+    YearMonthIntervalType: "keep the number of months: cast(cast({0} AS INTERVAL MONTH) AS INT)",
+    CalendarIntervalType: "use an interval of days and shorter units (make_dt_interval), or keep its parts as numbers",
+    VariantType: "keep its text, to_json({0}), or what is needed of it, variant_get({0}, '$.name', 'string')",
+}
+"""Types that rows cannot be kept in, and what to do with a column of such a type."""
+
+UNREAD: dict[type[DataType], str] = dict.fromkeys((CharType, VarcharType), "declare it as STRING")
+"""Types of tables that no reader of Spark's takes."""
+
+
+def type_in(kind: DataType, among: Collection[type[DataType]]) -> type[DataType] | None:
+    """The first of some types that is in another one."""
+    if type(kind) in among:
+        return type(kind)
+    inner: list[DataType] = []
+    if isinstance(kind, ArrayType):
+        inner = [kind.elementType]
+    elif isinstance(kind, MapType):
+        inner = [kind.keyType, kind.valueType]
+    elif isinstance(kind, StructType):
+        inner = [field.dataType for field in kind]
+    return next((each for each in (type_in(part, among) for part in inner) if each is not None), None)
+
+
+def beside(columns: Collection[str], name: str) -> str:
+    """A name for a column beside others: its own, with as many underscores before it as it takes."""
+    taken = {each.lower() for each in columns}
+    while name.lower() in taken:
+        name = f"_{name}"
+    return name
+
+
+def repeated(columns: Collection[str]) -> str | None:
+    """A name that several columns have."""
+    return next((name for name in columns if list(columns).count(name) > 1), None)
