@@ -27,7 +27,8 @@ from slipstream.sources.rate import SCHEMA, Rate
 from slipstream.store.base import move_base
 from slipstream.store.catalog import Catalog, SourceEntry
 from slipstream.store.layout import SOURCES
-from slipstream.store.lineage import Computed, Cut, Lineage, read_lineage
+from slipstream.store.lineage import Lineage, read_lineage
+from slipstream.store.records import Computed, Cut
 from slipstream.store.store import Identity, Store, claim_store
 
 if TYPE_CHECKING:

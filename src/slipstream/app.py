@@ -63,8 +63,8 @@ from slipstream.sources import SESSION_SETTINGS, Source
 from slipstream.store.catalog import ViewEntry
 from slipstream.store.disk import LocalDisk
 from slipstream.store.events import EventLog, fields, log_events, stop_logging
+from slipstream.store.history import History as Past
 from slipstream.store.layers import LocalLayers
-from slipstream.store.lineage import History as Past
 from slipstream.store.lineage import read_lineage, read_whole
 from slipstream.store.store import Store, await_claim, claim_store, watch_store
 

@@ -40,8 +40,9 @@ from slipstream.rebuild import Rebuild, carry_out, plan_rebuild
 from slipstream.settings import Durability, History, Limits, Settings
 from slipstream.sources import Source
 from slipstream.store.catalog import Catalog, SourceEntry, ViewEntry
-from slipstream.store.lineage import JSON, read_whole
-from slipstream.store.lineage import History as Past
+from slipstream.store.history import History as Past
+from slipstream.store.lineage import read_whole
+from slipstream.store.records import JSON
 from slipstream.store.store import Claim
 from slipstream.trace import Span, shard_span
 

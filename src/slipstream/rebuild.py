@@ -31,8 +31,8 @@ from slipstream.errors import MissingLayer, UnknownView, ViewChanged
 from slipstream.plan import differences
 from slipstream.sources import Source
 from slipstream.store.catalog import Catalog, ViewEntry, owner_of
+from slipstream.store.history import History
 from slipstream.store.layout import REBUILD
-from slipstream.store.lineage import History
 from slipstream.store.store import Claim
 from slipstream.trace import PLACES, LayerName, Span, as_flat, cover, layer_schema, list_layers, write_layer
 

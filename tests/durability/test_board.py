@@ -14,8 +14,9 @@ from slipstream.durability.board import Board, Progress, Replication, Word, read
 from slipstream.durability.frontiers import Watching, frontiers
 from slipstream.errors import StoreFull
 from slipstream.store.disk import LocalDisk
+from slipstream.store.history import history_of
 from slipstream.store.layout import PROGRESS
-from slipstream.store.lineage import Computed, Cut, history_of
+from slipstream.store.records import Computed, Cut
 from slipstream.store.store import Store, claim_store
 
 

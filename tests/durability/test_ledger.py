@@ -17,19 +17,11 @@ from slipstream.epoch import Ledger
 from slipstream.errors import StoreFull, StoreReadOnly, StoreVanished, Superseded
 from slipstream.settings import Durability, Exposure
 from slipstream.store.disk import LocalDisk
+from slipstream.store.history import History, history_of
 from slipstream.store.layers import LocalLayers, combined
 from slipstream.store.layout import lineage_log
-from slipstream.store.lineage import (
-    Computed,
-    Cut,
-    Dropped,
-    History,
-    Lineage,
-    Record,
-    history_of,
-    read_lineage,
-    read_records,
-)
+from slipstream.store.lineage import Lineage, read_lineage, read_records
+from slipstream.store.records import Computed, Cut, Dropped, Record
 from slipstream.store.store import Claim, Identity, Store, claim_store
 from slipstream.trace import LayerName, Span, TraceWriter, layer_digest, shard_span
 

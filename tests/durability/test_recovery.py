@@ -23,7 +23,7 @@ from slipstream.durability.splice import Chain, splice
 from slipstream.errors import CannotRecover, OtherApp, OtherReplica, WouldLose
 from slipstream.store import chain
 from slipstream.store.catalog import Catalog, ViewEntry
-from slipstream.store.lineage import Began, Computed, Cut, Record, encode_record
+from slipstream.store.records import Began, Computed, Cut, Record, encode_record
 from slipstream.store.store import Identity
 from slipstream.trace import PLACES, Fence, LayerName
 

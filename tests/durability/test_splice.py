@@ -8,7 +8,7 @@ import pytest
 
 from slipstream.durability.splice import Copies, contradict, splice
 from slipstream.store import chain
-from slipstream.store.lineage import Began, Computed, Cut, Record, encode_record
+from slipstream.store.records import Began, Computed, Cut, Record, encode_record
 
 APP = "a1"
 

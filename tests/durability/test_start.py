@@ -534,7 +534,7 @@ def test_a_layer_that_is_whole_and_not_what_its_epoch_made_is_replaced(store: Pa
     before = {path: path.read_bytes() for path in last_layers(store, BAG, EPOCHS + 1)}
     engine.window = 2  # the epoch is computed from other input
     layers = engine.write(EPOCHS + 1)
-    from slipstream.store.lineage import Computed
+    from slipstream.store.records import Computed
 
     engine.lineage.append(Computed(epoch=EPOCHS + 1, clock=1.0, seconds=0.1, rows=1, layers=layers))
     engine.close()

@@ -13,10 +13,12 @@ from hypothesis import strategies as st
 from slipstream.durability.timetravel import epoch_at, resolve_epoch
 from slipstream.errors import DamagedLineage, UnknownEpoch
 from slipstream.store import base as bases
-from slipstream.store import lineage
+from slipstream.store import history as histories
 from slipstream.store.base import move_base
+from slipstream.store.history import Base
 from slipstream.store.layout import lineage_log
-from slipstream.store.lineage import Base, Computed, Cut, read_lineage
+from slipstream.store.lineage import read_lineage
+from slipstream.store.records import Computed, Cut
 from slipstream.store.store import Identity, Store, claim_store
 
 Run = Callable[[str, Sequence[float]], Store]
@@ -25,7 +27,7 @@ Run = Callable[[str, Sequence[float]], Store]
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
     """A store whose epochs were computed at some times, with a base that is close behind; a restart every 7 epochs."""
-    monkeypatch.setattr(lineage, "EVERY", 4)
+    monkeypatch.setattr(histories, "EVERY", 4)
     monkeypatch.setattr(bases, "BEHIND", 1)
     claims = []
 

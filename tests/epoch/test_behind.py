@@ -10,7 +10,7 @@ from slipstream.durability.board import safe_epoch
 from slipstream.epoch.behind import Behind
 from slipstream.errors import BadDurability
 from slipstream.settings import Durability, Exposure
-from slipstream.store.lineage import Cut
+from slipstream.store.records import Cut
 
 
 class Source:

@@ -32,17 +32,10 @@ from slipstream.errors import (
 )
 from slipstream.settings import Durability, Exposure
 from slipstream.store.disk import LocalDisk
+from slipstream.store.history import History
 from slipstream.store.layers import LocalLayers, combined
-from slipstream.store.lineage import (
-    Began,
-    Computed,
-    Cut,
-    Dropped,
-    History,
-    Record,
-    read_lineage,
-    read_records,
-)
+from slipstream.store.lineage import read_lineage, read_records
+from slipstream.store.records import Began, Computed, Cut, Dropped, Record
 from slipstream.store.store import Claim, Identity, Store, claim_store
 from slipstream.trace import LayerName, Span, TraceWriter
 

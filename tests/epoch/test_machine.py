@@ -59,7 +59,8 @@ from slipstream.errors import (
     Superseded,
 )
 from slipstream.settings import Exposure
-from slipstream.store.lineage import Base, Computed, Cut, History
+from slipstream.store.history import Base, History
+from slipstream.store.records import Computed, Cut
 from slipstream.trace import LayerName
 
 SUPERSEDED = Superseded("store", 1)

@@ -21,11 +21,12 @@ from slipstream.errors import NotAStore, StoreFull
 from slipstream.observe import Consumed, EpochStatus, SourceStatus, ViewStatus, read_status, status
 from slipstream.observe.status import read_frontiers
 from slipstream.store import base as bases
-from slipstream.store import lineage as records
+from slipstream.store import history as histories
 from slipstream.store.base import move_base
 from slipstream.store.catalog import Catalog, SourceEntry, ViewEntry
 from slipstream.store.events import EventLog
-from slipstream.store.lineage import Computed, Cut, Lineage, LineageWriter
+from slipstream.store.lineage import Lineage, LineageWriter
+from slipstream.store.records import Computed, Cut
 from slipstream.store.store import Claim, Identity, Store, claim_store
 from slipstream.trace import Span, TraceWriter
 
@@ -119,7 +120,7 @@ class Counted:
 
 
 def test_the_picture_is_the_same_from_a_base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(records, "EVERY", 4)
+    monkeypatch.setattr(histories, "EVERY", 4)
     monkeypatch.setattr(bases, "BEHIND", 6)
     claim, lineage = begun(tmp_path)
     claim.write_catalog(Catalog({"log": SourceEntry("Files", {})}, {}))

@@ -13,7 +13,8 @@ from slipstream.durability.board import Board, read_replication
 from slipstream.durability.joining import UNKNOWN, Origin, check_claimed, check_owner, join, read_owner
 from slipstream.errors import OtherReplica, ReplicaTrouble, StoreVanished
 from slipstream.store.documents import read_document, write_document
-from slipstream.store.lineage import Began, Computed, Cut, LineageWriter, read_lineage
+from slipstream.store.lineage import LineageWriter, read_lineage
+from slipstream.store.records import Began, Computed, Cut
 from slipstream.store.store import Claim, Identity, Store, claim_number, claim_store
 from slipstream.testing.simulation.disk import SimulatedDisk
 from slipstream.testing.simulation.layers import ModelLayers

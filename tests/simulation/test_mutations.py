@@ -25,8 +25,10 @@ from slipstream.durability.recovery import Commit, Local, Plan
 from slipstream.epoch.loop import Loop
 from slipstream.errors import CannotRecover, DamagedLayer, DamagedLineage
 from slipstream.store import chain, lineage
+from slipstream.store.history import Folding
 from slipstream.store.layers import remove_layer
-from slipstream.store.lineage import Computed, Lineage, LineageWriter, Record
+from slipstream.store.lineage import Lineage, LineageWriter
+from slipstream.store.records import Computed, Record
 from slipstream.store.store import Claim, Identity
 from slipstream.testing.simulation import books, durable, layers
 from slipstream.testing.simulation.history import run
@@ -86,9 +88,9 @@ def _f2(patch: Patch) -> None:
             with suppress(DamagedLineage):
                 real(folding, record, *rest)
 
-    real = lineage._Folding.add
+    real = Folding.add
     patch.setattr(chain, "scan", scan)
-    patch.setattr(lineage._Folding, "add", add)
+    patch.setattr(Folding, "add", add)
 
 
 def _f3(patch: Patch) -> None:

@@ -8,7 +8,8 @@ import pytest
 
 from slipstream.errors import StoreInUse
 from slipstream.store.documents import read_document, write_document
-from slipstream.store.lineage import Began, Computed, Cut, LineageWriter, read_lineage
+from slipstream.store.lineage import LineageWriter, read_lineage
+from slipstream.store.records import Began, Computed, Cut
 from slipstream.store.store import Identity, Store, claim_store
 from slipstream.testing.simulation.disk import SimulatedDisk
 from slipstream.testing.simulation.layers import ModelLayers

@@ -13,25 +13,20 @@ import pytest
 
 from slipstream.errors import DamagedLineage, DamagedSummary, StoreFull, Superseded
 from slipstream.store import base as bases
-from slipstream.store import lineage
+from slipstream.store import history as histories
 from slipstream.store.base import due, fold, move_base
+from slipstream.store.history import Base, History, Mark, Place
 from slipstream.store.layout import BASE, EARLIER_BASE, lineage_log
 from slipstream.store.lineage import (
-    Base,
-    Computed,
-    Cut,
-    Dropped,
-    History,
     Lineage,
     LineageWriter,
-    Mark,
-    Place,
     forget_bases,
     read_lineage,
     read_stretch,
     read_whole,
     write_base,
 )
+from slipstream.store.records import Began, Computed, Cut, Dropped
 from slipstream.store.store import Claim, Identity, Store, claim_store
 
 IDENTITY = Identity("shop", "id")
@@ -39,7 +34,7 @@ IDENTITY = Identity("shop", "id")
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lineage, "EVERY", 4)
+    monkeypatch.setattr(histories, "EVERY", 4)
     monkeypatch.setattr(bases, "BEHIND", 2)
 
 
@@ -407,7 +402,7 @@ def test_clocks_never_go_back_and_reach_behind_the_base(store: Store) -> None:
 def test_a_writer_that_was_told_nothing_has_no_places(store: Store) -> None:
     started(store)
     writer = LineageWriter(store.disk, 9)
-    writer.began(lineage.Began(9, 0, 0, "id"))
+    writer.began(Began(9, 0, 0, "id"))
     epochs(writer, 1, 9)
     assert (writer.places, writer.frontier) == ([], 0)
 

@@ -8,23 +8,10 @@ import pytest
 
 from slipstream.errors import DamagedLineage
 from slipstream.store.disk import LocalDisk
+from slipstream.store.history import Base, history_of
 from slipstream.store.layout import FOLDERS, lineage_log
-from slipstream.store.lineage import (
-    Base,
-    Began,
-    Computed,
-    Cut,
-    Dropped,
-    LineageWriter,
-    Record,
-    computed_frontier,
-    decode_record,
-    encode_record,
-    history_of,
-    read_lineage,
-    read_records,
-    write_base,
-)
+from slipstream.store.lineage import LineageWriter, computed_frontier, read_lineage, read_records, write_base
+from slipstream.store.records import Began, Computed, Cut, Dropped, Record, decode_record, encode_record
 
 
 @pytest.fixture

@@ -28,7 +28,9 @@ from slipstream.settings import Durability
 from slipstream.store import chain, documents, layout
 from slipstream.store.catalog import Catalog, SourceEntry, ViewEntry, read_catalog
 from slipstream.store.disk import LocalDisk
-from slipstream.store.lineage import Base, Began, Computed, Cut, Mark, Place, encode_record, read_lineage
+from slipstream.store.history import Base, Mark, Place
+from slipstream.store.lineage import read_lineage
+from slipstream.store.records import Began, Computed, Cut, encode_record
 from slipstream.store.shapes import checked
 from slipstream.store.store import Store
 from slipstream.testing.damage import unflushed

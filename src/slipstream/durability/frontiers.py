@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 
 from slipstream.durability.board import Replication, Trouble, decode_replication, safe_epoch
 from slipstream.store.disk import Disk
+from slipstream.store.history import History
 from slipstream.store.layout import PROGRESS
-from slipstream.store.lineage import History
 
 __all__ = ["Frontiers", "Lag", "Watching", "frontiers", "safe_epoch"]
 

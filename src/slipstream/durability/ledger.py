@@ -31,9 +31,11 @@ from slipstream.errors import StoreTrouble, StoreVanished
 from slipstream.settings import Durability, Exposure
 from slipstream.store.base import Foldable, move_base
 from slipstream.store.disk import ROOM
+from slipstream.store.history import History
 from slipstream.store.layers import combined
 from slipstream.store.layout import PROBE, lineage_log
-from slipstream.store.lineage import Computed, Cut, Dropped, History, LineageWriter, Record
+from slipstream.store.lineage import LineageWriter
+from slipstream.store.records import Computed, Cut, Dropped, Record
 from slipstream.store.store import Claim
 from slipstream.trace import LayerName, Span
 

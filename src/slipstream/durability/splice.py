@@ -19,8 +19,10 @@ from dataclasses import dataclass, field, replace
 
 from slipstream.errors import DamagedLineage
 from slipstream.store import chain
+from slipstream.store.history import History, history_of
 from slipstream.store.layout import lineage_log
-from slipstream.store.lineage import Began, Computed, History, Lineage, Record, decode_record, history_of
+from slipstream.store.lineage import Lineage
+from slipstream.store.records import Began, Computed, Record, decode_record
 
 Copies = Mapping[int, Sequence[bytes]]
 """By log, stretches of it: whole lines, from anywhere in it."""

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
-from slipstream.store.lineage import JSON, Cut
+from slipstream.store.records import JSON, Cut
 
 
 class Forgetful(Protocol):

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from slipstream.store.lineage import Cut
+from slipstream.store.records import Cut
 
 
 @dataclass(frozen=True)

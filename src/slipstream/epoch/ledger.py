@@ -14,7 +14,7 @@ from typing import Protocol
 
 from slipstream.errors import StoreTrouble
 from slipstream.settings import Exposure
-from slipstream.store.lineage import Computed, Cut
+from slipstream.store.records import Computed, Cut
 
 
 class Ledger(Protocol):

@@ -71,7 +71,8 @@ from slipstream.epoch.report import EpochReport, Summary
 from slipstream.epoch.watermarks import Watermarks
 from slipstream.errors import StoreTrouble
 from slipstream.store.events import fields
-from slipstream.store.lineage import JSON, Computed, Cut, History
+from slipstream.store.history import History
+from slipstream.store.records import JSON, Computed, Cut
 
 crash_points(
     epoch__before_cut="sources have said what an epoch takes, and no record of it is written",

@@ -52,7 +52,8 @@ from slipstream.errors import (
     Superseded,
 )
 from slipstream.settings import Exposure
-from slipstream.store.lineage import Computed, Cut, History
+from slipstream.store.history import History
+from slipstream.store.records import Computed, Cut
 
 Until = str | int | None
 Cause = Literal["superseded", "trouble", "hindered", "damage", "fault"]

@@ -25,7 +25,8 @@ from pyspark.sql import DataFrame, SparkSession
 from slipstream.dataflow.task import EpochProperty
 from slipstream.epoch.template import Template
 from slipstream.errors import SlipstreamError, StoreTrouble
-from slipstream.store.lineage import JSON, Cut, read_lineage
+from slipstream.store.lineage import read_lineage
+from slipstream.store.records import JSON, Cut
 from slipstream.store.store import Store
 
 _FIRST = 5  # rehearsals in a row, until everything has been compiled

@@ -10,7 +10,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from slipstream.errors import BadInput
-from slipstream.store.lineage import JSON, Cut
+from slipstream.store.records import JSON, Cut
 from slipstream.trace import Span, TraceWriter
 
 

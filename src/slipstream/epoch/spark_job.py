@@ -19,7 +19,7 @@ from slipstream.epoch.diagnosis import Diagnosis
 from slipstream.epoch.job import Given, Result
 from slipstream.epoch.rejects import Judging, Rejects, write_rejects, writer_in
 from slipstream.epoch.template import FAILURES, Template
-from slipstream.store.lineage import JSON, Cut
+from slipstream.store.records import JSON, Cut
 from slipstream.trace import epoch_layers
 
 

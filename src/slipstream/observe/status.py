@@ -33,7 +33,9 @@ from slipstream.observe.consumed import Consumed, consumed
 from slipstream.store.catalog import Catalog, SourceEntry, ViewEntry
 from slipstream.store.disk import trouble_of
 from slipstream.store.events import read_events
-from slipstream.store.lineage import Computed, History, read_history, read_lineage
+from slipstream.store.history import History
+from slipstream.store.lineage import read_history, read_lineage
+from slipstream.store.records import Computed
 from slipstream.store.store import Store
 from slipstream.trace import (
     LayerStat,

@@ -26,16 +26,9 @@ from typing import Protocol
 
 from slipstream.errors import DamagedSummary
 from slipstream.store.disk import Disk, raise_named
-from slipstream.store.lineage import (
-    JSON,
-    Base,
-    History,
-    LineageWriter,
-    Mark,
-    Place,
-    read_whole,
-    write_base,
-)
+from slipstream.store.history import Base, History, Mark, Place
+from slipstream.store.lineage import LineageWriter, read_whole, write_base
+from slipstream.store.records import JSON
 from slipstream.store.store import Claim
 
 BEHIND = 1024

@@ -39,7 +39,8 @@ from slipstream.store.catalog import Catalog, ViewEntry, read_catalog, write_cat
 from slipstream.store.disk import Disk, LocalDisk, Lock
 from slipstream.store.documents import read_document, write_document
 from slipstream.store.layers import LayerFiles, LocalLayers, remove_layer, valid
-from slipstream.store.lineage import Began, Lineage, LineageWriter, read_lineage
+from slipstream.store.lineage import Lineage, LineageWriter, read_lineage
+from slipstream.store.records import Began
 from slipstream.trace import Fence, LayerName
 
 crash_points(

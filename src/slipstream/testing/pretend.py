@@ -32,7 +32,8 @@ from slipstream.durability.work import LocalWork
 from slipstream.settings import Durability
 from slipstream.store.catalog import Catalog, SourceEntry, ViewEntry
 from slipstream.store.layers import combined
-from slipstream.store.lineage import Computed, Cut, LineageWriter, read_lineage
+from slipstream.store.lineage import LineageWriter, read_lineage
+from slipstream.store.records import Computed, Cut
 from slipstream.store.store import Claim, Identity, Store, claim_store
 from slipstream.trace import LayerName, TraceReader, TraceWriter, shard_span
 

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-from slipstream.store import base, lineage
+from slipstream.store import base
+from slipstream.store import history as histories
 from slipstream.testing.simulation.books import Violation
 from slipstream.testing.simulation.plan import SPAN, Fault, Plan
 from slipstream.testing.simulation.processes import Operator
@@ -128,7 +129,7 @@ def _changed(seed: int) -> Iterator[None]:
         return uuid.UUID(int=chance.getrandbits(128), version=4)
 
     with ExitStack() as stack:
-        for where, name, value in ((uuid, "uuid4", token), (lineage, "EVERY", 3), (base, "BEHIND", 2)):
+        for where, name, value in ((uuid, "uuid4", token), (histories, "EVERY", 3), (base, "BEHIND", 2)):
             stack.callback(setattr, where, name, getattr(where, name))
             setattr(where, name, value)
         yield

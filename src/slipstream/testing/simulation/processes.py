@@ -21,7 +21,8 @@ from slipstream.epoch.loop import Loop, Options
 from slipstream.epoch.machine import Policy
 from slipstream.epoch.watermarks import Watermarks
 from slipstream.errors import SlipstreamError, StandingBy, StoreInUse, StoreTrouble, Superseded
-from slipstream.store.lineage import JSON, Cut, History
+from slipstream.store.history import History
+from slipstream.store.records import JSON, Cut
 from slipstream.store.store import Claim, await_claim, claim_store
 from slipstream.testing.simulation.books import Violation
 from slipstream.testing.simulation.disk import SimulatedDisk
