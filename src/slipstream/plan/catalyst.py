@@ -220,7 +220,9 @@ class Catalyst:
         return identity
 
     def relations(self, text: str) -> list[str]:
-        """The tables and views that SQL text names, in order, each once, without its own CTEs."""
+        """The tables and views that SQL text names by one word, in order, each once, without its own CTEs. A name of
+        several parts is that of a table in a catalog, or of a file: parquet.`/path`.
+        """
         parsed = self._jsession.sessionState().sqlParser().parsePlan(text)
         found: list[str] = []
         self._gather_relations(parsed, found, set())
@@ -234,8 +236,8 @@ class Catalyst:
     def _gather_relations(self, node: Node, found: list[str], own: set[str]) -> None:
         kind = self.kind(node)
         if kind == "UnresolvedRelation":
-            name = node.multipartIdentifier().mkString(".")
-            if name.lower() not in own:
+            name, *more = self.items(node.multipartIdentifier())
+            if not more and name.lower() not in own:
                 found.append(name)
             return
         if kind == "UnresolvedWith":
