@@ -133,6 +133,14 @@ SHAPES = {
     "pivot_rows": "SELECT * FROM (SELECT k, l, id FROM a) PIVOT (sum(id) FOR k IN ('x', 'y'))",
     "with_cte": "WITH t AS (SELECT k, sum(l) s FROM a GROUP BY k) "
     "SELECT x.k, x.s, y.s AS ys FROM t x JOIN t y ON x.s < y.s",
+    "decimals_twice": "WITH r AS (SELECT k, sum(CAST(l AS decimal(7,2))) p, sum(CAST(d AS decimal(7,2))) q FROM a "
+    "GROUP BY k, id % 2) SELECT p * 1.5 - q g, k FROM r UNION SELECT sum(p) * 1.0 - sum(q), k FROM r GROUP BY k",
+    "decimals_united": "WITH r AS (SELECT k, sum(CAST(l AS decimal(20,2))) p, avg(CAST(d AS decimal(7,2))) q FROM a "
+    "GROUP BY k) SELECT k, p - q g FROM r UNION ALL SELECT k, p + q FROM r",
+    "pivot_structs": "SELECT * FROM (SELECT id % 2 g, k, l % 2 l, d FROM a) "
+    "PIVOT (max(d) FOR (k, l) IN (('x', 0), ('y', 1)))",
+    "pivot_struct": "SELECT * FROM (SELECT id % 2 g, named_struct('k', k, 'n', l IS NULL) s, d FROM a) "
+    "PIVOT (max(s) m, count(*) n FOR g IN (0, 1))",
     "natural": "SELECT * FROM a NATURAL JOIN b",
     "key_twice": "SELECT k, k AS again FROM a GROUP BY k",
 }

@@ -364,7 +364,20 @@ class Catalyst:
         return plan.transformUp(self.mapping(pairs))
 
     def replace(self, expr: Expr, pairs: Iterable[tuple[Expr, Expr]]) -> Expr:
-        return expr.transformDown(self.mapping(pairs))
+        """The expression with some of its parts replaced, wherever they mean the same. Of one attribute Spark may have
+        found out in one place only that it is never NULL, and then the two are not equal.
+        """
+        exact = list(pairs)
+        by_hash: dict[int, list[tuple[Expr, Expr]]] = {}
+        for old, new in exact:
+            by_hash.setdefault(old.semanticHash(), []).append((old, new))
+        alike = [
+            (part, new)
+            for part in self.subtree(expr)
+            for old, new in by_hash.get(part.semanticHash(), ())
+            if self.same(part, old)
+        ]
+        return expr.transformDown(self.mapping([*alike, *exact]))
 
     def expand(self, node: Node, extra: Sequence[Expr], child: Node) -> tuple[Node, list[Expr]]:
         """An Expand that carries extra attributes along; their new attributes."""
