@@ -19,11 +19,13 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
+    ArrayType,
     BinaryType,
     DataType,
     DecimalType,
     DoubleType,
     FloatType,
+    MapType,
     StringType,
     StructField,
     StructType,
@@ -135,7 +137,7 @@ class Catalyst:
     def orderable(self, expr: Expr) -> bool:
         """Whether values of the expression's type can be compared for equality."""
         rule = getattr(getattr(self._exprs, "RowOrdering$"), "MODULE$")
-        can: bool = rule.isOrderable(expr.dataType())
+        can: bool = rule.isOrderable(self.sequence([expr]))  # not of a type: a struct is a sequence, to py4j
         return can
 
     def refers_only_to(self, expr: Expr, plan: Node) -> bool:
@@ -144,7 +146,8 @@ class Catalyst:
         return within
 
     def type_of(self, expr: Expr) -> DataType:
-        return _parse_datatype_json_string(expr.dataType().json())
+        """The type of an expression, as its values are kept."""
+        return kept_type(_parse_datatype_json_string(expr.dataType().json()))
 
     def expr_id(self, attribute: Expr) -> int:
         number: int = attribute.exprId().id()
@@ -594,6 +597,27 @@ class Catalyst:
             name: tuple(None if row.isNullAt(i) else row.getLong(i) for i in range(row.size()))
             for name, row in zip(names, rows, strict=True)
         }
+
+
+def kept_type(kind: DataType) -> DataType:
+    """A type as values of it are kept: anything inside may be NULL. Spark may know that a field of a struct never is,
+    but to Arrow it is NULL where the struct is, and that is so in rows of a join's other input.
+    """
+    if isinstance(kind, StructType):
+        fields = [StructField(each.name, kept_type(each.dataType), True, each.metadata) for each in kind]
+        return StructType(fields)
+    if isinstance(kind, ArrayType):
+        return ArrayType(kept_type(kind.elementType))
+    if isinstance(kind, MapType):
+        return MapType(kept_type(kind.keyType), kept_type(kind.valueType))
+    return kind
+
+
+def kept_schema(schema: StructType) -> StructType:
+    """A relation's columns, as their values are kept."""
+    return StructType(
+        [StructField(each.name, kept_type(each.dataType), each.nullable, each.metadata) for each in schema]
+    )
 
 
 def _without_frames(text: str) -> str:

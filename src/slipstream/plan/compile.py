@@ -24,7 +24,7 @@ from slipstream.dataflow.graph import Step
 from slipstream.dataflow.record import Record
 from slipstream.plan import aggregate, combine, cross, firstseen, join, linear, partial, regroup, semi, topk
 from slipstream.plan.aggregate import Direct
-from slipstream.plan.catalyst import Catalyst, Node
+from slipstream.plan.catalyst import Catalyst, Node, kept_schema
 from slipstream.plan.delta import Builder, Delta
 from slipstream.plan.distinct import without_distinct
 from slipstream.plan.eventtime import LateView, Timing, watermarks_in
@@ -88,6 +88,7 @@ class ViewCompiler:
         """The view's plans, of what `maintainable` makes of its query. `readers`: how many times other views take its
         change as their input.
         """
+        schema = kept_schema(schema)
         order, meaning = self._order(plan), self._meanings.of_query(plan)
         if recomputed:
             meaning = of_recomputed(meaning)
