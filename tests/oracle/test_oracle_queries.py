@@ -80,6 +80,12 @@ WHOLE = {
     "one_distinct": "SELECT count(DISTINCT k, v) n FROM c",
     "whole_lists": "SELECT sort_array(collect_set(k)) s, sort_array(collect_list(l)) l, percentile(l, 0.5) p FROM a",
     "whole_of_view": "SELECT max(m) x, count(*) n FROM extremes",
+    "whole_listed": "SELECT listagg(DISTINCT l, ',') WITHIN GROUP (ORDER BY l) x FROM a",
+    "whole_listed_among_others": "SELECT listagg(DISTINCT l, ',') WITHIN GROUP (ORDER BY l) x, count(*) n, "
+    "max(d) m, sort_array(collect_list(k)) s FROM a",
+    "whole_distinct_or_none": "SELECT count(DISTINCT coalesce(l, -1)) n, sort_array(collect_list(DISTINCT l)) s, "
+    "max(d) m FROM a",
+    "whole_distinct_constant": "SELECT count(DISTINCT 1) n, max(d) m FROM a",
     "whole_constant": "SELECT 'x' AS x, count(*) > 0 AS y FROM a HAVING max(l) IS NULL OR max(l) > 0",
     "rolled_up": "SELECT k, l, count(*) n, max(d) m, grouping(k) g FROM a GROUP BY ROLLUP (k, l)",
     "cube_distinct": "SELECT k, count(DISTINCT l) n, max(d) x FROM a GROUP BY CUBE (k)",

@@ -420,10 +420,28 @@ class Catalyst:
         return getattr(getattr(self._joins, f"{name}$"), "MODULE$")
 
     def filtered(self, aggregate: Expr, condition: Expr) -> Expr:
-        """An aggregate expression over only those of its rows for which the condition is true."""
+        """An aggregate expression over only those of its rows for which the condition is true. Over distinct values it
+        is one over NULLs in the place of the others: Spark can not filter `listagg(DISTINCT x) WITHIN GROUP`.
+        """
+        function = aggregate.aggregateFunction()
+        arguments = self.children(function)
+        if aggregate.isDistinct() and not all(each.foldable() for each in arguments):
+            masked = [self._masked(each, condition) for each in arguments]
+            return self.replace(aggregate, [(function, self.with_children(function, masked))])
         only = self.option(aggregate.filter())
         both = condition if only is None else self._exprs.And(only, condition)
         return self._aggregate_expression(aggregate, aggregate.isDistinct(), self._jvm.scala.Some(both))
+
+    def _masked(self, argument: Expr, condition: Expr) -> Expr:
+        """An argument of an aggregate, and NULL where a condition is not true."""
+        if argument.foldable():
+            return argument
+        if self.kind(argument) == "SortOrder":
+            return self.with_children(
+                argument, [self._masked(each, condition) for each in self.children(argument)]
+            )
+        null = getattr(getattr(self._exprs, "Literal$"), "MODULE$").create(None, argument.dataType())
+        return self._exprs.If(condition, argument, null)
 
     def without_distinct(self, aggregate: Expr) -> Expr:
         """An aggregate expression over all of its rows."""
