@@ -39,6 +39,17 @@ SUBQUERIES = {
     "correlated_unequal": "SELECT id, (SELECT sum(v) FROM b WHERE b.v > a.l) x FROM a",
     "correlated_count": "SELECT id, (SELECT count(*) FROM c WHERE c.k = a.k) x FROM a",
     "of_a_view": "SELECT k FROM scalars WHERE l > (SELECT avg(m) FROM scalars)",
+    "of_one_table": "SELECT id, (SELECT count(*) FROM c WHERE k = 'x') n, (SELECT avg(v) FROM c WHERE k = 'x') a, "
+    "CASE WHEN l > 1 THEN (SELECT max(v) FROM c WHERE k = 'x') ELSE (SELECT sum(l) FROM a) END m FROM a",
+    "counted_distinct": "SELECT id, (SELECT count(f.k) FROM (SELECT DISTINCT k, v FROM b) f WHERE f.k = a.k) n FROM a",
+    "counted_of_grouped": "SELECT id, (SELECT count(*) + max(f.n) FROM (SELECT k, count(*) n FROM b GROUP BY k, v) f "
+    "WHERE f.k = a.k) n FROM a",
+    "any_of_union": "SELECT id FROM a WHERE EXISTS (SELECT k FROM b UNION SELECT string(v) FROM c)",
+    "any_of_distinct": "SELECT id, EXISTS (SELECT DISTINCT v FROM c) e FROM a",
+    "a_second": "SELECT id FROM a WHERE EXISTS (SELECT k FROM c OFFSET 1)",
+    "a_second_of_three": "SELECT id, NOT EXISTS (SELECT * FROM (SELECT k FROM c LIMIT 3) OFFSET 1) e FROM a",
+    "a_third_of_two": "SELECT id FROM a WHERE NOT EXISTS (SELECT * FROM (SELECT k FROM b LIMIT 2) OFFSET 2)",
+    "any_of_five": "SELECT id FROM a WHERE EXISTS (SELECT k FROM c LIMIT 5)",
 }
 _TWO = "a.id, a.l, b.k AS bk, b.v"
 JOINS = {
@@ -68,6 +79,17 @@ JOINS = {
     "without_columns": "SELECT 1 one FROM a WHERE NOT EXISTS (SELECT 1 FROM b WHERE b.v < a.l)",
     "with_map": "SELECT m, b.v FROM (SELECT map(k, l) m, l FROM a WHERE k IS NOT NULL) LEFT JOIN b ON l < b.v",
     "correlated_single": "SELECT id, (SELECT v FROM c WHERE c.k = a.k) x FROM a",
+    "if_any": "SELECT id FROM a LEFT SEMI JOIN c",
+    "if_none": "SELECT id FROM a LEFT ANTI JOIN c",
+    "if_any_of_some": "SELECT id FROM a LEFT SEMI JOIN (SELECT * FROM c LIMIT 3) ON a.l > 1",
+    "with_structs": "SELECT a.id, p.s FROM a JOIN VALUES ('x', struct(1 AS i)), ('y', struct(2 AS i)) AS p(k, s) "
+    "ON a.k = p.k",
+    "with_structs_outer": "SELECT a.id, p.s, p.s.i FROM a LEFT JOIN VALUES ('x', struct(1 AS i, array(2) AS o)) "
+    "AS p(k, s) ON a.k = p.k AND a.l > p.s.i",
+    "with_structs_unequal": "SELECT a.id, p.s FROM a FULL JOIN (SELECT struct(v IS NULL AS n) s, v FROM b) p "
+    "ON a.l < p.v",
+    "with_maps_unequal": "SELECT a.id, p.s FROM a LEFT JOIN (SELECT struct(map(1, k IS NULL) AS m) s, v FROM b) p "
+    "ON a.l < p.v",
 }
 
 WHOLE = {

@@ -124,10 +124,10 @@ class Catalyst:
         there: bool = tree.containsPattern(pattern)
         return there
 
-    def is_literal_only(self, project: Node) -> bool:
-        """Whether a projection gives the same row whatever its input."""
-        named = self.items(project.projectList())
-        return all(self.kind(each) == "Alias" and each.child().foldable() for each in named)
+    def has_limit(self, plan: Node) -> bool:
+        """Whether there is a LIMIT or an OFFSET in a plan, other than in subqueries."""
+        patterns = self._jvm.org.apache.spark.sql.catalyst.trees.TreePattern
+        return any(plan.containsPattern(each) for each in (patterns.LIMIT(), patterns.OFFSET()))
 
     def at_most_one_row(self, plan: Node) -> bool:
         """Whether Spark knows that a plan has no second row."""

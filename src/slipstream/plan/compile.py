@@ -28,6 +28,7 @@ from slipstream.plan.catalyst import Catalyst, Node, kept_schema
 from slipstream.plan.delta import Builder, Delta
 from slipstream.plan.distinct import without_distinct
 from slipstream.plan.eventtime import LateView, Timing, watermarks_in
+from slipstream.plan.existence import without_idle_limits
 from slipstream.plan.identity import Meanings, TraceNames
 from slipstream.plan.meaning import Meaning, of_recomputed
 from slipstream.plan.recompute import recompute
@@ -55,10 +56,10 @@ class Compiled:
 
 
 def maintainable(catalyst: Catalyst, frame: DataFrame) -> Node:
-    """A query as it is compiled: as Spark optimised it, without subqueries in expressions, and without a DISTINCT in
-    aggregations unless they follow event time.
+    """A query as it is compiled: as Spark optimised it, without limits that only ask whether there is a row, without
+    subqueries in expressions, and without a DISTINCT in aggregations unless they follow event time.
     """
-    plan = without_subqueries(catalyst, catalyst.optimised(frame))
+    plan = without_subqueries(catalyst, without_idle_limits(catalyst, catalyst.optimised(frame)))
     return plan if watermarks_in(catalyst, plan) else without_distinct(catalyst, plan)
 
 
