@@ -238,7 +238,11 @@ class App:
 
     def _is_table(self, name: str) -> bool:
         """Whether SQL names a table of Spark's catalog and nothing of this app."""
-        return self._names.known_as(name) not in self._names and self.spark.catalog.tableExists(name)
+        return self._names.known_as(name) not in self._names and self._exists(name)
+
+    def _exists(self, name: str) -> bool:
+        """Whether Spark's catalog has a table or a view of this name, which is one word however it is written."""
+        return self.spark.catalog.tableExists(f"`{name.replace('`', '``')}`")
 
     def _with_names(self, frames: dict[str, DataFrame], text: str) -> DataFrame:
         """Spark's answer to SQL in which some names stand for frames, for as long as it takes to analyse it. Temporary
@@ -259,8 +263,7 @@ class App:
 
     def _is_temporary(self, name: str) -> bool:
         """Whether the user has a temporary view of this name."""
-        catalog = self.spark.catalog
-        return catalog.tableExists(name) and catalog.getTable(name).isTemporary
+        return self._exists(name) and self.spark.catalog.getTable(name).isTemporary
 
     def _analyse_ready(self) -> None:
         """Analyse every waiting view whose inputs are all known; each may be what another waits for."""

@@ -39,6 +39,17 @@ SUBQUERIES = {
     "correlated_unequal": "SELECT id, (SELECT sum(v) FROM b WHERE b.v > a.l) x FROM a",
     "correlated_count": "SELECT id, (SELECT count(*) FROM c WHERE c.k = a.k) x FROM a",
     "of_a_view": "SELECT k FROM scalars WHERE l > (SELECT avg(m) FROM scalars)",
+    "of_one_table": "SELECT id, (SELECT count(*) FROM c WHERE k = 'x') n, (SELECT avg(v) FROM c WHERE k = 'x') a, "
+    "CASE WHEN l > 1 THEN (SELECT max(v) FROM c WHERE k = 'x') ELSE (SELECT sum(l) FROM a) END m FROM a",
+    "counted_distinct": "SELECT id, (SELECT count(f.k) FROM (SELECT DISTINCT k, v FROM b) f WHERE f.k = a.k) n FROM a",
+    "counted_of_grouped": "SELECT id, (SELECT count(*) + max(f.n) FROM (SELECT k, count(*) n FROM b GROUP BY k, v) f "
+    "WHERE f.k = a.k) n FROM a",
+    "any_of_union": "SELECT id FROM a WHERE EXISTS (SELECT k FROM b UNION SELECT string(v) FROM c)",
+    "any_of_distinct": "SELECT id, EXISTS (SELECT DISTINCT v FROM c) e FROM a",
+    "a_second": "SELECT id FROM a WHERE EXISTS (SELECT k FROM c OFFSET 1)",
+    "a_second_of_three": "SELECT id, NOT EXISTS (SELECT * FROM (SELECT k FROM c LIMIT 3) OFFSET 1) e FROM a",
+    "a_third_of_two": "SELECT id FROM a WHERE NOT EXISTS (SELECT * FROM (SELECT k FROM b LIMIT 2) OFFSET 2)",
+    "any_of_five": "SELECT id FROM a WHERE EXISTS (SELECT k FROM c LIMIT 5)",
 }
 _TWO = "a.id, a.l, b.k AS bk, b.v"
 JOINS = {
@@ -68,6 +79,17 @@ JOINS = {
     "without_columns": "SELECT 1 one FROM a WHERE NOT EXISTS (SELECT 1 FROM b WHERE b.v < a.l)",
     "with_map": "SELECT m, b.v FROM (SELECT map(k, l) m, l FROM a WHERE k IS NOT NULL) LEFT JOIN b ON l < b.v",
     "correlated_single": "SELECT id, (SELECT v FROM c WHERE c.k = a.k) x FROM a",
+    "if_any": "SELECT id FROM a LEFT SEMI JOIN c",
+    "if_none": "SELECT id FROM a LEFT ANTI JOIN c",
+    "if_any_of_some": "SELECT id FROM a LEFT SEMI JOIN (SELECT * FROM c LIMIT 3) ON a.l > 1",
+    "with_structs": "SELECT a.id, p.s FROM a JOIN VALUES ('x', struct(1 AS i)), ('y', struct(2 AS i)) AS p(k, s) "
+    "ON a.k = p.k",
+    "with_structs_outer": "SELECT a.id, p.s, p.s.i FROM a LEFT JOIN VALUES ('x', struct(1 AS i, array(2) AS o)) "
+    "AS p(k, s) ON a.k = p.k AND a.l > p.s.i",
+    "with_structs_unequal": "SELECT a.id, p.s FROM a FULL JOIN (SELECT struct(v IS NULL AS n) s, v FROM b) p "
+    "ON a.l < p.v",
+    "with_maps_unequal": "SELECT a.id, p.s FROM a LEFT JOIN (SELECT struct(map(1, k IS NULL) AS m) s, v FROM b) p "
+    "ON a.l < p.v",
 }
 
 WHOLE = {
@@ -80,6 +102,12 @@ WHOLE = {
     "one_distinct": "SELECT count(DISTINCT k, v) n FROM c",
     "whole_lists": "SELECT sort_array(collect_set(k)) s, sort_array(collect_list(l)) l, percentile(l, 0.5) p FROM a",
     "whole_of_view": "SELECT max(m) x, count(*) n FROM extremes",
+    "whole_listed": "SELECT listagg(DISTINCT l, ',') WITHIN GROUP (ORDER BY l) x FROM a",
+    "whole_listed_among_others": "SELECT listagg(DISTINCT l, ',') WITHIN GROUP (ORDER BY l) x, count(*) n, "
+    "max(d) m, sort_array(collect_list(k)) s FROM a",
+    "whole_distinct_or_none": "SELECT count(DISTINCT coalesce(l, -1)) n, sort_array(collect_list(DISTINCT l)) s, "
+    "max(d) m FROM a",
+    "whole_distinct_constant": "SELECT count(DISTINCT 1) n, max(d) m FROM a",
     "whole_constant": "SELECT 'x' AS x, count(*) > 0 AS y FROM a HAVING max(l) IS NULL OR max(l) > 0",
     "rolled_up": "SELECT k, l, count(*) n, max(d) m, grouping(k) g FROM a GROUP BY ROLLUP (k, l)",
     "cube_distinct": "SELECT k, count(DISTINCT l) n, max(d) x FROM a GROUP BY CUBE (k)",
@@ -133,6 +161,14 @@ SHAPES = {
     "pivot_rows": "SELECT * FROM (SELECT k, l, id FROM a) PIVOT (sum(id) FOR k IN ('x', 'y'))",
     "with_cte": "WITH t AS (SELECT k, sum(l) s FROM a GROUP BY k) "
     "SELECT x.k, x.s, y.s AS ys FROM t x JOIN t y ON x.s < y.s",
+    "decimals_twice": "WITH r AS (SELECT k, sum(CAST(l AS decimal(7,2))) p, sum(CAST(d AS decimal(7,2))) q FROM a "
+    "GROUP BY k, id % 2) SELECT p * 1.5 - q g, k FROM r UNION SELECT sum(p) * 1.0 - sum(q), k FROM r GROUP BY k",
+    "decimals_united": "WITH r AS (SELECT k, sum(CAST(l AS decimal(20,2))) p, avg(CAST(d AS decimal(7,2))) q FROM a "
+    "GROUP BY k) SELECT k, p - q g FROM r UNION ALL SELECT k, p + q FROM r",
+    "pivot_structs": "SELECT * FROM (SELECT id % 2 g, k, l % 2 l, d FROM a) "
+    "PIVOT (max(d) FOR (k, l) IN (('x', 0), ('y', 1)))",
+    "pivot_struct": "SELECT * FROM (SELECT id % 2 g, named_struct('k', k, 'n', l IS NULL) s, d FROM a) "
+    "PIVOT (max(s) m, count(*) n FOR g IN (0, 1))",
     "natural": "SELECT * FROM a NATURAL JOIN b",
     "key_twice": "SELECT k, k AS again FROM a GROUP BY k",
 }

@@ -13,7 +13,14 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.functions import pandas_udf
 
 import slipstream as sl
-from slipstream.errors import BadDuration, BadViewOption, BadWatermark, CannotMaintain, NameTaken
+from slipstream.errors import (
+    BadDuration,
+    BadViewOption,
+    BadWatermark,
+    CannotMaintain,
+    NameTaken,
+    UnknownInput,
+)
 
 pytestmark = pytest.mark.spark
 
@@ -116,6 +123,20 @@ def test_a_table_that_is_not_followed_is_refused(app: sl.App, tmp_path: Path) ->
         match=r"does not follow, so that later changes of it would be missed. Instead: declare",
     ):
         app.view(with_table)
+
+
+def test_a_file_that_sql_names_is_refused_as_a_table_is(app: sl.App, tmp_path: Path) -> None:
+    app.spark.range(3).withColumnRenamed("id", "v").write.parquet(str(tmp_path / "a folder"))
+    with pytest.raises(CannotMaintain, match=r"it reads a table or file that Slipstream does not follow"):
+        app.view("of_a_file", f"SELECT * FROM t JOIN parquet.`{tmp_path / 'a folder'}` f ON t.v = f.v")
+
+
+def test_a_name_that_is_no_word_is_unknown_like_any_other(spark: SparkSession, tmp_path: Path) -> None:
+    with sl.App("words", store=tmp_path / "words", spark=spark, shards=1) as app:
+        app.source("t", sl.memory("k string"))
+        app.view("v", "SELECT * FROM t JOIN `u x` USING (k)")
+        with pytest.raises(UnknownInput, match="u x"):
+            app.run(until="caught_up")
 
 
 def test_rows_of_the_program_are_refused_as_a_later_start_could_not_tell_them(app: sl.App) -> None:

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from slipstream.testing.fuzz.generator import Generator
-from slipstream.testing.fuzz.query import Column, Part, Query, Select, SetOperation
+from slipstream.testing.fuzz.query import Column, Part, Pivot, Query, Select, SetOperation, With
 from slipstream.testing.fuzz.tables import change, scripted
 
 ONE = Select(
@@ -32,6 +32,26 @@ def test_a_query_is_rendered_as_sql() -> None:
         joined.sql()
         == f"SELECT s.c0 AS c0 FROM (({ONE.sql()}) UNION ALL ({ONE.sql()})) s JOIN b t ON s.c0 = t.k"
     )
+
+
+def test_a_query_that_is_read_twice_and_a_pivot_are_rendered_as_sql() -> None:
+    both = SetOperation(
+        "UNION ALL",
+        Select((Column("x.c0", "string"),), (Part("w", "x"),)),
+        Select((Column("y.c0", "string"),), (Part("w", "y"),)),
+    )
+    read = With("w", ONE, both)
+    assert (
+        read.sql()
+        == f"WITH w AS ({ONE.sql()}) (SELECT x.c0 AS c0 FROM w x) UNION ALL (SELECT y.c0 AS c0 FROM w y)"
+    )
+    assert next(read.smaller()) == ONE
+    turned = Pivot(ONE, Column("max({})", "number"), ("'x'", "'y'"))
+    assert (
+        turned.sql()
+        == f"SELECT p0 AS c0, p1 AS c1 FROM ({ONE.sql()}) PIVOT (max(c1) FOR c0 IN ('x' AS p0, 'y' AS p1))"
+    )
+    assert turned.kinds == ("number", "number")
 
 
 def test_smaller_queries_leave_out_one_piece_each() -> None:
@@ -71,8 +91,18 @@ def test_queries_depend_on_the_seed_alone_and_cover_every_form() -> None:
             "EXISTS (",
             "NOT IN (SELECT",
             "FILTER",
-            "v1 ",
+            "FROM v",
         ),
+        *(
+            "WITH w",
+            "ROLLUP",
+            "PIVOT (",
+            "JOIN LATERAL (",
+            "JOIN LATERAL explode",
+            "INTERVAL",
+            "named_struct",
+        ),
+        *("array(", "map_filter(", "(SELECT DISTINCT", "LIMIT 1) AS", "UNION ALL (SELECT"),
     ):
         assert form in whole, form
 

@@ -19,11 +19,13 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
+    ArrayType,
     BinaryType,
     DataType,
     DecimalType,
     DoubleType,
     FloatType,
+    MapType,
     StringType,
     StructField,
     StructType,
@@ -122,10 +124,10 @@ class Catalyst:
         there: bool = tree.containsPattern(pattern)
         return there
 
-    def is_literal_only(self, project: Node) -> bool:
-        """Whether a projection gives the same row whatever its input."""
-        named = self.items(project.projectList())
-        return all(self.kind(each) == "Alias" and each.child().foldable() for each in named)
+    def has_limit(self, plan: Node) -> bool:
+        """Whether there is a LIMIT or an OFFSET in a plan, other than in subqueries."""
+        patterns = self._jvm.org.apache.spark.sql.catalyst.trees.TreePattern
+        return any(plan.containsPattern(each) for each in (patterns.LIMIT(), patterns.OFFSET()))
 
     def at_most_one_row(self, plan: Node) -> bool:
         """Whether Spark knows that a plan has no second row."""
@@ -135,7 +137,7 @@ class Catalyst:
     def orderable(self, expr: Expr) -> bool:
         """Whether values of the expression's type can be compared for equality."""
         rule = getattr(getattr(self._exprs, "RowOrdering$"), "MODULE$")
-        can: bool = rule.isOrderable(expr.dataType())
+        can: bool = rule.isOrderable(self.sequence([expr]))  # not of a type: a struct is a sequence, to py4j
         return can
 
     def refers_only_to(self, expr: Expr, plan: Node) -> bool:
@@ -144,7 +146,8 @@ class Catalyst:
         return within
 
     def type_of(self, expr: Expr) -> DataType:
-        return _parse_datatype_json_string(expr.dataType().json())
+        """The type of an expression, as its values are kept."""
+        return kept_type(_parse_datatype_json_string(expr.dataType().json()))
 
     def expr_id(self, attribute: Expr) -> int:
         number: int = attribute.exprId().id()
@@ -220,7 +223,9 @@ class Catalyst:
         return identity
 
     def relations(self, text: str) -> list[str]:
-        """The tables and views that SQL text names, in order, each once, without its own CTEs."""
+        """The tables and views that SQL text names by one word, in order, each once, without its own CTEs. A name of
+        several parts is that of a table in a catalog, or of a file: parquet.`/path`.
+        """
         parsed = self._jsession.sessionState().sqlParser().parsePlan(text)
         found: list[str] = []
         self._gather_relations(parsed, found, set())
@@ -234,8 +239,8 @@ class Catalyst:
     def _gather_relations(self, node: Node, found: list[str], own: set[str]) -> None:
         kind = self.kind(node)
         if kind == "UnresolvedRelation":
-            name = node.multipartIdentifier().mkString(".")
-            if name.lower() not in own:
+            name, *more = self.items(node.multipartIdentifier())
+            if not more and name.lower() not in own:
                 found.append(name)
             return
         if kind == "UnresolvedWith":
@@ -362,7 +367,20 @@ class Catalyst:
         return plan.transformUp(self.mapping(pairs))
 
     def replace(self, expr: Expr, pairs: Iterable[tuple[Expr, Expr]]) -> Expr:
-        return expr.transformDown(self.mapping(pairs))
+        """The expression with some of its parts replaced, wherever they mean the same. Of one attribute Spark may have
+        found out in one place only that it is never NULL, and then the two are not equal.
+        """
+        exact = list(pairs)
+        by_hash: dict[int, list[tuple[Expr, Expr]]] = {}
+        for old, new in exact:
+            by_hash.setdefault(old.semanticHash(), []).append((old, new))
+        alike = [
+            (part, new)
+            for part in self.subtree(expr)
+            for old, new in by_hash.get(part.semanticHash(), ())
+            if self.same(part, old)
+        ]
+        return expr.transformDown(self.mapping([*alike, *exact]))
 
     def expand(self, node: Node, extra: Sequence[Expr], child: Node) -> tuple[Node, list[Expr]]:
         """An Expand that carries extra attributes along; their new attributes."""
@@ -402,10 +420,28 @@ class Catalyst:
         return getattr(getattr(self._joins, f"{name}$"), "MODULE$")
 
     def filtered(self, aggregate: Expr, condition: Expr) -> Expr:
-        """An aggregate expression over only those of its rows for which the condition is true."""
+        """An aggregate expression over only those of its rows for which the condition is true. Over distinct values it
+        is one over NULLs in the place of the others: Spark can not filter `listagg(DISTINCT x) WITHIN GROUP`.
+        """
+        function = aggregate.aggregateFunction()
+        arguments = self.children(function)
+        if aggregate.isDistinct() and not all(each.foldable() for each in arguments):
+            masked = [self._masked(each, condition) for each in arguments]
+            return self.replace(aggregate, [(function, self.with_children(function, masked))])
         only = self.option(aggregate.filter())
         both = condition if only is None else self._exprs.And(only, condition)
         return self._aggregate_expression(aggregate, aggregate.isDistinct(), self._jvm.scala.Some(both))
+
+    def _masked(self, argument: Expr, condition: Expr) -> Expr:
+        """An argument of an aggregate, and NULL where a condition is not true."""
+        if argument.foldable():
+            return argument
+        if self.kind(argument) == "SortOrder":
+            return self.with_children(
+                argument, [self._masked(each, condition) for each in self.children(argument)]
+            )
+        null = getattr(getattr(self._exprs, "Literal$"), "MODULE$").create(None, argument.dataType())
+        return self._exprs.If(condition, argument, null)
 
     def without_distinct(self, aggregate: Expr) -> Expr:
         """An aggregate expression over all of its rows."""
@@ -579,6 +615,27 @@ class Catalyst:
             name: tuple(None if row.isNullAt(i) else row.getLong(i) for i in range(row.size()))
             for name, row in zip(names, rows, strict=True)
         }
+
+
+def kept_type(kind: DataType) -> DataType:
+    """A type as values of it are kept: anything inside may be NULL. Spark may know that a field of a struct never is,
+    but to Arrow it is NULL where the struct is, and that is so in rows of a join's other input.
+    """
+    if isinstance(kind, StructType):
+        fields = [StructField(each.name, kept_type(each.dataType), True, each.metadata) for each in kind]
+        return StructType(fields)
+    if isinstance(kind, ArrayType):
+        return ArrayType(kept_type(kind.elementType))
+    if isinstance(kind, MapType):
+        return MapType(kept_type(kind.keyType), kept_type(kind.valueType))
+    return kind
+
+
+def kept_schema(schema: StructType) -> StructType:
+    """A relation's columns, as their values are kept."""
+    return StructType(
+        [StructField(each.name, kept_type(each.dataType), each.nullable, each.metadata) for each in schema]
+    )
 
 
 def _without_frames(text: str) -> str:

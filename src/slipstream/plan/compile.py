@@ -24,10 +24,11 @@ from slipstream.dataflow.graph import Step
 from slipstream.dataflow.record import Record
 from slipstream.plan import aggregate, combine, cross, firstseen, join, linear, partial, regroup, semi, topk
 from slipstream.plan.aggregate import Direct
-from slipstream.plan.catalyst import Catalyst, Node
+from slipstream.plan.catalyst import Catalyst, Node, kept_schema
 from slipstream.plan.delta import Builder, Delta
 from slipstream.plan.distinct import without_distinct
 from slipstream.plan.eventtime import LateView, Timing, watermarks_in
+from slipstream.plan.existence import without_idle_limits
 from slipstream.plan.identity import Meanings, TraceNames
 from slipstream.plan.meaning import Meaning, of_recomputed
 from slipstream.plan.recompute import recompute
@@ -55,10 +56,10 @@ class Compiled:
 
 
 def maintainable(catalyst: Catalyst, frame: DataFrame) -> Node:
-    """A query as it is compiled: as Spark optimised it, without subqueries in expressions, and without a DISTINCT in
-    aggregations unless they follow event time.
+    """A query as it is compiled: as Spark optimised it, without limits that only ask whether there is a row, without
+    subqueries in expressions, and without a DISTINCT in aggregations unless they follow event time.
     """
-    plan = without_subqueries(catalyst, catalyst.optimised(frame))
+    plan = without_subqueries(catalyst, without_idle_limits(catalyst, catalyst.optimised(frame)))
     return plan if watermarks_in(catalyst, plan) else without_distinct(catalyst, plan)
 
 
@@ -88,6 +89,7 @@ class ViewCompiler:
         """The view's plans, of what `maintainable` makes of its query. `readers`: how many times other views take its
         change as their input.
         """
+        schema = kept_schema(schema)
         order, meaning = self._order(plan), self._meanings.of_query(plan)
         if recomputed:
             meaning = of_recomputed(meaning)

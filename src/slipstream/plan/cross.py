@@ -23,13 +23,13 @@ from dataclasses import replace
 from itertools import product
 from math import prod
 
-from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from slipstream.dataflow.graph import Step
 from slipstream.dataflow.join import Join
 from slipstream.plan.catalyst import Catalyst, Expr, Node
 from slipstream.plan.delta import Builder, Delta
+from slipstream.plan.existence import some
 from slipstream.plan.join import join_stage, outputs
 
 SALTS = 8
@@ -166,14 +166,5 @@ def _part(catalyst: Catalyst, left: Node, right: Node, condition: list[Expr]) ->
     if (only := catalyst.conjunction(of_right)) is not None:
         right = catalyst.filter(only, right)
     if not of_both:
-        right = _any(catalyst, right)
+        right = some(catalyst, right)
     return catalyst.inner_join(left, right, catalyst.conjunction(of_both))
-
-
-def _any(catalyst: Catalyst, plan: Node) -> Node:
-    """One row if a plan has any, else none."""
-
-    def counted(frame: DataFrame) -> DataFrame:
-        return frame.agg(F.count(F.lit(1)).alias("n")).where("n > 0").select(F.lit(True).alias("some"))
-
-    return catalyst.over(plan, counted)

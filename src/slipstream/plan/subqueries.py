@@ -20,6 +20,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from slipstream.plan.catalyst import Catalyst, Expr, Node
+from slipstream.plan.existence import enough, without_idle_limits
+from slipstream.plan.topk import LIMITS, limits_over
 
 _TOO_MANY = (
     "[SCALAR_SUBQUERY_TOO_MANY_ROWS] More than one row returned by a subquery used as an expression. "
@@ -121,7 +123,7 @@ def _replacements(
 
 def _single(catalyst: Catalyst, subquery: Node) -> tuple[Node, Expr]:
     """A subquery's plan with exactly one row, and the attribute of its value."""
-    plan = _one_row(catalyst, without_subqueries(catalyst, subquery))
+    plan = _one_row(catalyst, without_subqueries(catalyst, without_idle_limits(catalyst, subquery)))
     named = catalyst.alias(catalyst.output(plan)[0], "scalar")
     return catalyst.project([named], plan), catalyst.attribute(named)
 
@@ -133,13 +135,12 @@ def _one_row(catalyst: Catalyst, plan: Node) -> Node:
     kind = catalyst.kind(inner)
     if kind == "OneRowRelation" or (kind == "Aggregate" and inner.groupingExpressions().isEmpty()):
         return plan
-    if (constant := _constant_below_limit(catalyst, plan)) is not None:
-        value = catalyst.column(_unnamed(catalyst, catalyst.items(constant.projectList())[0]))
-        counted = catalyst.over(
-            catalyst.children(constant)[0],
-            lambda frame: frame.agg(F.count(F.lit(1)).alias("n")),
-        )
-        return catalyst.over(counted, lambda frame: frame.select(F.when(F.col("n") > 0, value).alias("some")))
+    constant, found = _constant(catalyst, plan), limits_over(catalyst, plan)
+    if constant is not None and found is not None and catalyst.at_most_one_row(plan):
+        below, skipped, last, _ = found
+        counted = catalyst.over(below, lambda frame: frame.agg(F.count(F.lit(1)).alias("n")))
+        value = F.when(enough(F.col("n"), skipped, last), catalyst.column(constant))
+        return catalyst.over(counted, lambda frame: frame.select(value.alias("some")))
     value = catalyst.column(catalyst.output(plan)[0])
 
     def checked(frame: DataFrame) -> DataFrame:
@@ -150,12 +151,16 @@ def _one_row(catalyst: Catalyst, plan: Node) -> Node:
     return catalyst.over(plan, checked)
 
 
-def _constant_below_limit(catalyst: Catalyst, plan: Node) -> Node | None:
-    """The projection to constants under a LIMIT: which rows are kept makes no difference."""
-    while catalyst.kind(plan) in ("GlobalLimit", "LocalLimit"):
-        if catalyst.kind(plan.limitExpr()) != "Literal" or int(plan.limitExpr().value()) < 1:
-            return None
-        plan = catalyst.children(plan)[0]
-        if catalyst.kind(plan) == "Project" and catalyst.is_literal_only(plan):
-            return plan
-    return None
+def _constant(catalyst: Catalyst, plan: Node) -> Expr | None:
+    """What the first column of a plan is in all of its rows, if that is known: which of them are kept makes no
+    difference then.
+    """
+    kind = catalyst.kind(plan)
+    if kind == "Project":
+        first = _unnamed(catalyst, catalyst.items(plan.projectList())[0])
+        return first if first.foldable() else None
+    if kind not in (*LIMITS, "Union"):
+        return None
+    known, *others = (_constant(catalyst, child) for child in catalyst.children(plan))
+    alike = known is not None and all(each is not None and catalyst.same(known, each) for each in others)
+    return known if alike else None

@@ -54,6 +54,14 @@ class Stretch:
 
 def stretch(catalyst: Catalyst, node: Node) -> Stretch | None:
     """The rows that limits and offsets leave of a Sort below them; None where there is none, or a limit is open."""
+    found = limits_over(catalyst, node)
+    return Stretch(*found) if found is not None and catalyst.kind(found[0]) == "Sort" else None
+
+
+def limits_over(catalyst: Catalyst, node: Node) -> tuple[Node, int, int | None, tuple[Node, ...]] | None:
+    """What limits, offsets and projections, if there are any, are over, and which rows they leave of it: as in a
+    `Stretch`. None where a limit is open.
+    """
     steps, between = [], []
     while (kind := catalyst.kind(node)) in (*LIMITS, "Project"):
         if kind == "Project":
@@ -64,15 +72,13 @@ def stretch(catalyst: Catalyst, node: Node) -> Stretch | None:
                 return None
             steps.append((kind, int(count.value())))
         node = catalyst.children(node)[0]
-    if kind != "Sort":
-        return None
     skipped, last = 0, None
     for kind, count in reversed(steps):
         if kind == "Offset":
             skipped += count
         else:
             last = skipped + count if last is None else min(last, skipped + count)
-    return Stretch(node, skipped, last, tuple(between))
+    return node, skipped, last, tuple(between)
 
 
 def rest(build: Builder, sort: Node, skipped: int, child: Delta, name: str, trace: str) -> Delta:

@@ -138,12 +138,11 @@ class Script:
 
     def _kept(self, view: str) -> dict[int, list[Row]]:
         """The view's rows at the end of each step, as its trace has them."""
-        frames = {}
-        for epoch in self.steps:
-            schema = self._oracle(view, epoch).schema
-            kept = kept_table(self.app, view, epoch)
-            frames[epoch] = self.app.spark.createDataFrame(kept, StructType(schema.fields))
-        return self._by_step(frames)
+        schema = self.app.read(view).schema
+        tables = {epoch: kept_table(self.app, view, epoch) for epoch in self.steps}
+        return self._by_step(
+            {epoch: self.app.spark.createDataFrame(each, schema) for epoch, each in tables.items()}
+        )
 
     def _by_step(self, frames: Mapping[int, DataFrame]) -> dict[int, list[Row]]:
         marked = [frame.select(F.lit(epoch).alias("_step"), "*") for epoch, frame in frames.items()]

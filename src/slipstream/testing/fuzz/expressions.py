@@ -11,13 +11,20 @@ from random import Random
 
 from slipstream.testing.fuzz.query import Column, Kind
 
-COMPARABLE: tuple[Kind, ...] = ("number", "number", "double", "decimal", "string", "date")
-_LITERALS: dict[Kind, tuple[str, ...]] = {
+COMPARABLE: tuple[Kind, ...] = (
+    *("number", "number", "double", "decimal", "string", "date"),
+    *("interval", "struct", "array"),
+)
+LITERALS: dict[Kind, tuple[str, ...]] = {
     "number": ("0", "1", "2", "-3"),
     "double": ("0.0D", "-0.0D", "1.5D", "double('NaN')"),
     "decimal": ("0.0", "1.5", "-2.125"),
     "string": ("'x'", "''", "'zz'", "'q'"),
     "date": ("DATE '2024-01-01'", "DATE '2000-01-01'"),
+    "interval": ("INTERVAL '1 02:03:04' DAY TO SECOND", "INTERVAL '0 00:00:00' DAY TO SECOND"),
+    "struct": ("named_struct('x', 1, 'y', 'x')", "named_struct('x', int(NULL), 'y', 'zz')"),
+    "array": ("array(1, 2)", "array(int(NULL))", "CAST(array() AS array<int>)"),
+    "map": ("map('x', 1)", "map('x', int(NULL), 'y', 2)"),
 }
 _OF_TWO: dict[Kind, tuple[str, ...]] = {
     "number": ("({} + {})", "({} - {})", "coalesce({}, {})", "nullif({}, {})", "greatest({}, {})"),
@@ -25,15 +32,29 @@ _OF_TWO: dict[Kind, tuple[str, ...]] = {
     "decimal": ("({} + {})", "({} - {})", "coalesce({}, {})"),
     "string": ("concat({}, {})", "coalesce({}, {})"),
     "date": ("coalesce({}, {})", "greatest({}, {})"),
+    "interval": ("({} + {})", "coalesce({}, {})", "least({}, {})"),
+    "struct": ("coalesce({}, {})", "nullif({}, {})", "named_struct('x', ({}).x, 'y', ({}).y)"),
+    "array": ("concat({}, {})", "coalesce({}, {})", "array_union({}, {})"),
+    "map": ("coalesce({}, {})",),
 }
 _OF_ONE: dict[Kind, tuple[str, ...]] = {
-    "number": ("({} * 2)", "pmod({}, 3)", "-{}"),
-    "double": ("({} * 2)", "-{}", "abs({})"),
-    "decimal": ("({} * 2)", "-{}"),
+    "number": ("({} * 2)", "pmod({}, 3)", "- {}"),
+    "double": ("({} * 2)", "- {}", "abs({})"),
+    "decimal": ("({} * 2)", "- {}"),
     "string": ("upper({})", "substring({}, 1, 1)", "trim({})"),
     "date": ("date_add({}, 1)", "last_day({})"),
+    "interval": ("({} * 2)", "- {}"),
+    "struct": ("named_struct('x', 7, 'y', ({}).y)",),
+    "array": ("sort_array({})", "array_distinct({})", "transform({}, e -> e * 2)"),
+    "map": ("map_filter({}, (p, q) -> q > 1)",),
 }
-_TO_NUMBER: dict[Kind, str] = {"string": "length({})", "date": "year({})"}
+_TO_NUMBER: dict[Kind, str] = {
+    "string": "length({})",
+    "date": "year({})",
+    "interval": "extract(DAY FROM {})",
+    "struct": "({}).x",
+    "array": "size({})",
+}
 
 
 class Expressions:
@@ -47,7 +68,7 @@ class Expressions:
         random = self._random
         named = [column.sql for column in scope if column.kind == kind]
         if depth == 0 or random.random() < 0.5:
-            return random.choice(named) if named and random.random() < 0.9 else random.choice(_LITERALS[kind])
+            return random.choice(named) if named and random.random() < 0.9 else random.choice(LITERALS[kind])
         shape = random.randrange(5)
         if shape == 0:
             chosen = f"THEN {self.of(kind, scope, 0)} ELSE {self.of(kind, scope, 0)}"
@@ -60,8 +81,8 @@ class Expressions:
         return random.choice(_OF_TWO[kind]).format(self.of(kind, scope, depth - 1), self.of(kind, scope, 0))
 
     def kind_in(self, scope: Sequence[Column]) -> Kind:
-        """A kind that the scope has a column of."""
-        return self._random.choice([c.kind for c in scope if c.kind != "shown"] or ["number"])
+        """A kind that the scope has a column of, and whose values can be compared."""
+        return self._random.choice([c.kind for c in scope if c.kind in COMPARABLE] or ["number"])
 
     def condition(self, scope: Sequence[Column], depth: int = 1) -> str:
         random = self._random
@@ -71,7 +92,7 @@ class Expressions:
             case 0:
                 return f"{value} IS {random.choice(('', 'NOT '))}NULL"
             case 1:
-                listed = ", ".join(random.choices(_LITERALS[kind], k=2))
+                listed = ", ".join(random.choices(LITERALS[kind], k=2))
                 return f"{value} {random.choice(('', 'NOT '))}IN ({listed})"
             case 2:
                 return f"{value} BETWEEN {self.of(kind, scope, 0)} AND {self.of(kind, scope, 0)}"

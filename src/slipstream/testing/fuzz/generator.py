@@ -4,7 +4,7 @@ What is generated has one right answer. Windows and top-k order by every column 
 equal rows; and what depends on a row's position goes by one order in all of a query, because of equal rows either may
 be the first in one order and the second in another. What depends on the order of doubles in a sum, or comes out of a
 division, is `shown` and read by nothing further: a last digit must not decide which rows there are. Queries whose text
-has one of `INEXACT` are compared with a tolerance.
+has one of `INEXACT` are compared with a tolerance. Maps have no order, so they are shown, and nothing goes by them.
 """
 
 from __future__ import annotations
@@ -12,8 +12,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from random import Random
 
-from slipstream.testing.fuzz.expressions import COMPARABLE, Expressions
-from slipstream.testing.fuzz.query import Column, Kind, Part, Query, Select, SetOperation, outputs
+from slipstream.testing.fuzz.expressions import COMPARABLE, LITERALS, Expressions
+from slipstream.testing.fuzz.query import (
+    Column,
+    Kind,
+    Part,
+    Pivot,
+    Query,
+    Select,
+    SetOperation,
+    With,
+    outputs,
+)
 from slipstream.testing.fuzz.tables import TABLES, columns
 
 INEXACT = ("avg(", "stddev_pop(", "percent_rank(")
@@ -49,14 +59,25 @@ class Generator:
     def query(self, depth: int | None = None) -> Query:
         """A query with others nested in it up to a depth; if it is not said, seldom deeper than one."""
         depth = self._random.choice((0, 1, 1, 1, 2)) if depth is None else depth
-        forms = (self._plain, self._aggregate, self._aggregate, self._window, self._top, self._set_operation)
+        forms = (
+            *(self._plain, self._plain, self._aggregate, self._aggregate, self._window, self._top),
+            *(self._set_operation, self._with, self._rolled_up_union, self._pivot),
+        )
         return self._random.choice(forms)(depth)
 
     # Forms
 
     def _plain(self, depth: int) -> Query:
+        random = self._random
         parts, scope = self._from(depth)
-        return Select(self._columns(scope), parts, self._where(scope), distinct=self._random.random() < 0.2)
+        shown = self._columns(scope)
+        if random.random() < 0.3 and any(column.kind == "map" for column in scope):
+            return Select((*shown, Column(self._make.of("map", scope), "map")), parts, self._where(scope))
+        if random.random() < 0.15:
+            shown += self._values_of_one_table()
+        if random.random() < 0.15:
+            shown += (self._correlated_value(scope),)
+        return Select(shown, parts, self._where(scope), distinct=random.random() < 0.2)
 
     def _aggregate(self, depth: int) -> Query:
         random = self._random
@@ -67,9 +88,7 @@ class Generator:
         having = (
             (self._make.condition(known, 0),) if (known := _known(found)) and random.random() < 0.25 else ()
         )
-        grouping = (
-            random.choice(("ROLLUP({})", "CUBE({})")) if len(keys) == 2 and random.random() < 0.2 else "{}"
-        )
+        grouping = random.choice(("ROLLUP({})", "CUBE({})")) if keys and random.random() < 0.15 else "{}"
         group = tuple(dict.fromkeys(key.sql for key in keys))
         return Select((*keys, *found), parts, self._where(scope), group, grouping, having)
 
@@ -115,12 +134,59 @@ class Generator:
     def _set_operation(self, depth: int) -> Query:
         random = self._random
         kinds = [random.choice(COMPARABLE) for _ in range(random.randint(1, 3))]
+        one, other = (self._side(*self._from(depth), kinds) for _ in range(2))
+        return SetOperation(random.choice(_SET_OPERATORS), one, other)
+
+    def _side(self, parts: tuple[Part, ...], scope: Sequence[Column], kinds: Sequence[Kind]) -> Select:
+        """A query with columns of these kinds."""
+        shown = tuple(Column(self._make.of(kind, scope), kind) for kind in kinds)
+        return Select(shown, parts, self._where(scope))
+
+    def _with(self, depth: int) -> Query:
+        """A query with a name that is read twice."""
+        random = self._random
+        named = random.choice((self._aggregate, self._aggregate, self.query))(max(depth - 1, 0))
+        name, one, other = (self._alias(letter) for letter in "wtt")
+        scope = outputs(one, named)
+        if not _known(scope):
+            return named
+        if random.random() < 0.5:
+            kinds = [self._make.kind_in(scope) for _ in range(random.randint(1, 3))]
+            sides = (self._side((Part(name, alias),), outputs(alias, named), kinds) for alias in (one, other))
+            return With(name, named, SetOperation(random.choice(_SET_OPERATORS), *sides))
+        scope += outputs(other, named)
+        on = self._on(outputs(one, named), outputs(other, named))
+        parts = (Part(name, one), Part(name, other, f" {random.choice(_JOINS[:5])}", on))
+        return With(name, named, Select(self._columns(scope), parts, self._where(scope)))
+
+    def _rolled_up_union(self, depth: int) -> Query:
+        """Totals of totals, by ROLLUP, of two inputs."""
+        random = self._random
+        kinds = [random.choice(COMPARABLE) for _ in range(2)]
+        summed: Kind = random.choice(("number", "decimal", "decimal"))
         sides = []
         for _ in range(2):
-            parts, scope = self._from(depth)
-            shown = tuple(Column(self._make.of(kind, scope), kind) for kind in kinds)
-            sides.append(Select(shown, parts, self._where(scope)))
-        return SetOperation(random.choice(_SET_OPERATORS), sides[0], sides[1])
+            parts, scope = self._from(depth - 1)
+            keys = tuple(Column(self._make.of(kind, scope), kind) for kind in kinds)
+            total = Column(f"sum({self._make.of(summed, scope)})", summed)
+            group = tuple(dict.fromkeys(key.sql for key in keys))
+            sides.append(Select((*keys, total), parts, self._where(scope), group))
+        alias, union = self._alias("t"), SetOperation("UNION ALL", sides[0], sides[1])
+        *by, total = outputs(alias, union)
+        shown = (*by, Column(f"sum({total.sql})", summed), Column("count(*)", "number"))
+        group = tuple(key.sql for key in by)
+        return Select(shown, (Part(union, alias),), group=group, grouping="ROLLUP({})")
+
+    def _pivot(self, depth: int) -> Query:
+        random = self._random
+        parts, scope = self._from(depth)
+        by: Kind = random.choice(("number", "string", "date", "struct"))
+        kinds = [by, *(self._make.kind_in(scope) for _ in range(random.choice((1, 2))))]
+        values = tuple(random.sample(LITERALS[by], 2))
+        found = random.choice(
+            (Column("max({})", kinds[1]), Column("min({})", kinds[1]), Column("count({})", "number"))
+        )
+        return Pivot(self._side(parts, scope, kinds), found, values)
 
     # Pieces
 
@@ -130,6 +196,11 @@ class Generator:
         relation, alias, scope = self._relation(depth)
         parts = [Part(relation, alias)]
         for _ in range(random.choice((0, 0, 0, 1, 1, 1, 2))):
+            if random.random() < 0.1:
+                part, mine = self._lateral(scope)
+                parts.append(part)
+                scope = scope + mine
+                continue
             relation, alias, mine = self._relation(depth - 1)
             how = random.choice(_JOINS)
             on = () if how == "CROSS JOIN" else self._on(scope, mine)
@@ -139,8 +210,7 @@ class Generator:
 
     def _relation(self, depth: int) -> tuple[str | Query, str, list[Column]]:
         random = self._random
-        self._aliases += 1
-        alias = f"t{self._aliases}"
+        alias = self._alias("t")
         if depth > 0 and random.random() < 0.25:
             query = self.query(depth - 1)
             if _known(outputs(alias, query)):
@@ -152,9 +222,71 @@ class Generator:
         table = random.choice(list(TABLES))
         return table, alias, columns(table, alias)
 
+    def _alias(self, letter: str) -> str:
+        self._aliases += 1
+        return f"{letter}{self._aliases}"
+
+    def _lateral(self, scope: Sequence[Column]) -> tuple[Part, list[Column]]:
+        """A relation that is another for each row before it: the elements of an array, or the first rows or the totals
+        of those that match.
+        """
+        random = self._random
+        alias, how = self._alias("t"), random.choice((" JOIN LATERAL", " LEFT JOIN LATERAL"))
+        on = ("true",) if "LEFT" in how else ()
+        if any(column.kind == "array" for column in scope) and random.random() < 0.5:
+            elements = f"explode({self._make.of('array', scope)})"
+            return Part(elements, f"{alias}(c0)", how, on), [Column(f"{alias}.c0", "number")]
+        rows, matched, inner = self._matching(scope)
+        if random.random() < 0.5:
+            found = tuple(self._aggregate_of(inner) for _ in range(2))
+            query = Select(found, (rows,), matched)
+        else:
+            order = self._ordering(_known(inner))
+            query = Select(self._columns(inner), (rows,), matched, order=order, limit=random.randint(1, 2))
+        return Part(query, alias, how, on), outputs(alias, query)
+
+    def _matching(self, scope: Sequence[Column]) -> tuple[Part, tuple[str, ...], list[Column]]:
+        """A relation in a query that is inside another, the condition by which it matches a row of that, and its
+        columns: a table, or its distinct rows.
+        """
+        random = self._random
+        alias, table = self._alias("s"), random.choice(list(TABLES))
+        part, inner = Part(table, alias), _known(columns(table, alias))
+        if random.random() < 0.3:
+            inside = self._alias("s")
+            chosen = tuple(random.sample(_known(columns(table, inside)), 2))
+            query = Select(chosen, (Part(table, inside),), distinct=True)
+            part, inner = Part(query, alias), outputs(alias, query)
+        pairs = [(one, other) for one in scope for other in inner if one.kind == other.kind]
+        if not pairs:
+            return part, (), inner
+        one, other = random.choice(pairs)
+        return part, (f"{other.sql} = {one.sql}",), inner
+
+    def _correlated_value(self, scope: Sequence[Column]) -> Column:
+        """The one value of a query for each row of another: a total of the rows that match, or the first of them."""
+        random = self._random
+        rows, matched, inner = self._matching(scope)
+        if random.random() < 0.6:
+            found = Column(*random.choice((("count(*)", "number"), (f"count({inner[0].sql})", "number"))))
+            return Column(f"({Select((found,), (rows,), matched).sql()})", "number")
+        shown = random.choice(inner)
+        first = Select((shown,), (rows,), matched, order=self._ordering(inner), limit=1)
+        return Column(f"({first.sql()})", shown.kind)
+
+    def _values_of_one_table(self) -> tuple[Column, ...]:
+        """Several queries of one value each, over the same rows."""
+        random = self._random
+        alias, table = self._alias("s"), random.choice(list(TABLES))
+        inner = columns(table, alias)
+        where = (self._make.condition(inner, 0),) if random.random() < 0.7 else ()
+        found = [self._aggregate_of(inner) for _ in range(random.choice((2, 3)))]
+        one = [Select((each,), (Part(table, alias),), where) for each in found]
+        return tuple(Column(f"({query.sql()})", each.kind) for query, each in zip(one, found, strict=True))
+
     def _on(self, left: Sequence[Column], right: Sequence[Column]) -> tuple[str, ...]:
         random = self._random
-        pairs = [(one, other) for one in left for other in right if one.kind == other.kind != "shown"]
+        pairs = [(one, other) for one in _known(left) for other in right if one.kind == other.kind]
         equal = [
             f"{one.sql} {random.choice(('=', '=', '=', '<=>'))} {other.sql}"
             for one, other in random.sample(pairs, min(len(pairs), random.choice((1, 1, 2))))
@@ -173,8 +305,7 @@ class Generator:
     def _subquery_condition(self, scope: Sequence[Column]) -> str:
         """A condition with a query inside: of existence, of membership, or compared with its one value."""
         random = self._random
-        self._aliases += 1
-        alias, table = f"s{self._aliases}", random.choice(list(TABLES))
+        alias, table = self._alias("s"), random.choice(list(TABLES))
         inner = columns(table, alias)
         correlated = self._on(scope, inner) if random.random() < 0.7 else ("true",)
         kind = self._make.kind_in(inner)
@@ -231,4 +362,5 @@ class Generator:
 
 
 def _known(scope: Sequence[Column]) -> list[Column]:
-    return [column for column in scope if column.kind != "shown"]
+    """Columns that can be compared."""
+    return [column for column in scope if column.kind in COMPARABLE]

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias, TypeVar
 
 _Piece = TypeVar("_Piece")
-Kind = Literal["number", "double", "decimal", "string", "date", "shown"]
-"""Kinds of values that can be compared with each other. `shown`: a result that no further expression reads."""
+Kind = Literal["number", "double", "decimal", "string", "date", "interval", "struct", "array", "map", "shown"]
+"""Kinds of values that can be compared with each other, but for maps. `shown`: what no further expression reads."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,67 @@ class SetOperation:
         yield from (replace(self, right=each) for each in self.right.smaller())
 
 
-Query: TypeAlias = Select | SetOperation
+@dataclass(frozen=True)
+class With:
+    """A query with a name, and one that reads it, mostly more than once."""
+
+    name: str
+    named: Query
+    body: Query
+
+    def sql(self) -> str:
+        return f"WITH {self.name} AS ({self.named.sql()}) {self.body.sql()}"
+
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        return self.body.kinds
+
+    def smaller(self) -> Iterator[Query]:
+        yield self.named
+        yield from (replace(self, body=each) for each in self.body.smaller())
+        yield from (replace(self, named=each) for each in self.named.smaller())
+
+
+@dataclass(frozen=True)
+class Pivot:
+    """A query's first column turned into columns, one for each of some values: the others go through an aggregate
+    (`{}`: the second column) or are grouped by.
+    """
+
+    query: Query
+    aggregate: Column
+    values: tuple[str, ...]
+
+    def sql(self) -> str:
+        places = range(len(self.values))
+        names = [*(f"c{i}" for i in range(2, len(self.query.kinds))), *(f"p{i}" for i in places)]
+        shown = ", ".join(f"{name} AS c{i}" for i, name in enumerate(names))
+        listed = ", ".join(f"{value} AS p{i}" for i, value in enumerate(self.values))
+        found = self.aggregate.sql.format("c1")
+        return f"SELECT {shown} FROM ({self.query.sql()}) PIVOT ({found} FOR c0 IN ({listed}))"
+
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        return (*self.query.kinds[2:], *(self.aggregate.kind for _ in self.values))
+
+    def smaller(self) -> Iterator[Query]:
+        yield self.query
+        yield from (replace(self, values=rest) for rest in _without_one(self.values) if rest)
+        yield from (replace(self, query=each) for each in self.query.smaller() if len(each.kinds) > 1)
+
+
+Query: TypeAlias = Select | SetOperation | With | Pivot
+
+
+def parts_of(query: SetOperation | With | Pivot) -> tuple[Query, ...]:
+    """The queries that another is put together from."""
+    match query:
+        case SetOperation(_, left, right):
+            return left, right
+        case With(_, named, body):
+            return named, body
+        case Pivot(inner):
+            return (inner,)
 
 
 def outputs(alias: str, query: Query) -> list[Column]:

@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from random import Random
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
+import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -27,7 +28,7 @@ from slipstream.app import App
 from slipstream.errors import CannotMaintain
 from slipstream.settings import Settings
 from slipstream.testing.fuzz.generator import INEXACT, Generator
-from slipstream.testing.fuzz.query import Query, Select
+from slipstream.testing.fuzz.query import Query, Select, parts_of
 from slipstream.testing.fuzz.tables import change, scripted
 from slipstream.testing.oracle import Mismatch, assert_equal_rows, recompute, rows_of
 from slipstream.testing.scripted import Row, Script, kept_table
@@ -192,7 +193,7 @@ def _compared(script: Script, queries: Mapping[str, Query]) -> dict[str, Trouble
         for name in [name for name in queries if name not in wrong]:
             inexact = any(function in queries[name].sql() for function in INEXACT)
             kept = kept_table(script.app, name, epoch)
-            got = list(zip(*(column.to_pylist() for column in kept.columns), strict=True))
+            got = list(zip(*(_plain(column) for column in kept.columns), strict=True))
             try:
                 expected = rows_of(recompute(script.app, name, inputs))
                 assert_equal_rows(got, expected, f"as of epoch {epoch}", relative=1e-9 if inexact else None)
@@ -202,6 +203,24 @@ def _compared(script: Script, queries: Mapping[str, Query]) -> dict[str, Trouble
             except (PySparkException, Py4JError) as trouble:
                 wrong[name] = trouble
     return wrong
+
+
+def _plain(column: pa.ChunkedArray) -> list[Any]:
+    """A column's values as Spark gives them: a struct is a tuple, a map a dict."""
+    of = _value_of(column.type)
+    return [of(each) for each in column.to_pylist()]
+
+
+def _value_of(kind: pa.DataType) -> Callable[[Any], Any]:
+    if pa.types.is_map(kind):
+        return lambda pairs: None if pairs is None else dict(pairs)
+    if pa.types.is_list(kind):
+        each = _value_of(kind.value_type)
+        return lambda values: None if values is None else [each(value) for value in values]
+    if pa.types.is_struct(kind):
+        fields = [(field.name, _value_of(field.type)) for field in kind]
+        return lambda held: None if held is None else tuple(of(held[name]) for name, of in fields)
+    return lambda value: value
 
 
 def _frames(script: Script, held: Mapping[str, list[Row]]) -> dict[str, DataFrame]:
@@ -234,5 +253,5 @@ def _relations(query: Query) -> Iterator[str]:
             else:
                 yield from _relations(part.relation)
     else:
-        yield from _relations(query.left)
-        yield from _relations(query.right)
+        for each in parts_of(query):
+            yield from _relations(each)

@@ -6,7 +6,7 @@ maintained must be equal to batch Spark to the last bit.
 
 from __future__ import annotations
 
-from datetime import date
+from datetime import date, timedelta
 from decimal import Decimal
 from random import Random
 from typing import Any
@@ -24,18 +24,43 @@ _VALUES: dict[str, tuple[Any, ...]] = {
     "decimal(12,3)": (Decimal("0.000"), Decimal("1.500"), Decimal("-2.125"), Decimal("99999999.999"), None),
     "decimal(5,2)": (Decimal("0.00"), Decimal("1.50"), Decimal("-0.25"), None),
     "date": (date(2024, 1, 1), date(2024, 2, 29), date(1969, 12, 31), None),
+    "interval day to second": (timedelta(0), timedelta(days=1, hours=2), timedelta(seconds=-5), None),
+    "struct<x:int,y:string>": ((1, "x"), (1, None), (2, ""), (None, None), None),
+    "array<int>": ([], [1, 2], [2, 1], [None], None),
+    "map<string,int>": ({}, {"x": 1}, {"x": None, "y": 2}, None),
 }
 _KINDS: dict[str, Kind] = {
     "int": "number",
     "long": "number",
     "decimal(12,3)": "decimal",
     "decimal(5,2)": "decimal",
+    "interval day to second": "interval",
+    "struct<x:int,y:string>": "struct",
+    "array<int>": "array",
+    "map<string,int>": "map",
 }
 
 TABLES: dict[str, dict[str, str]] = {
-    "a": {"k": "string", "g": "int", "n": "long", "d": "double", "m": "decimal(12,3)", "e": "date"},
-    "b": {"k": "string", "g": "int", "v": "long", "x": "double", "p": "decimal(5,2)", "f": "date"},
-    "c": {"g": "int", "v": "long", "s": "string"},
+    "a": {
+        "k": "string",
+        "g": "int",
+        "n": "long",
+        "d": "double",
+        "m": "decimal(12,3)",
+        "e": "date",
+        "o": "struct<x:int,y:string>",
+        "r": "array<int>",
+    },
+    "b": {
+        "k": "string",
+        "g": "int",
+        "v": "long",
+        "x": "double",
+        "p": "decimal(5,2)",
+        "f": "date",
+        "h": "interval day to second",
+    },
+    "c": {"g": "int", "v": "long", "s": "string", "o": "struct<x:int,y:string>", "w": "map<string,int>"},
 }
 """Columns and their types, by table."""
 
