@@ -29,6 +29,7 @@ import pyarrow as pa
 from slipstream.trace.equality import Bools, ambiguous, equal, texts
 
 __all__ = [
+    "OWING",
     "Groups",
     "added_columns",
     "collapse_keyed",
@@ -49,6 +50,10 @@ __all__ = [
 
 Ints = npt.NDArray[np.int64]
 _ODD = 0x9E3779B97F4A7C15
+OWING = -1
+"""The diff of a key in a keyed trace that is kept and yet shows no row, because rows of it were taken away that have
+not come.
+"""
 
 
 @dataclass(frozen=True, eq=False)
