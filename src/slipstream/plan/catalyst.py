@@ -379,6 +379,26 @@ class Catalyst:
             node.windowExpressions(), self.sequence(partition), node.orderSpec(), child, self._none
         )
 
+    def ordered_window(self, node: Node, orders: Sequence[Expr], child: Node) -> Node:
+        """A Window without an order, in an order."""
+        order = self.sequence(orders)
+        specs = [
+            part
+            for each in self.expressions(node)
+            for part in self.subtree(each)
+            if self.kind(part) == "WindowSpecDefinition"
+        ]
+        pairs = [
+            (spec, self._exprs.WindowSpecDefinition(spec.partitionSpec(), order, spec.frameSpecification()))
+            for spec in specs
+        ]
+        named = self.sequence([self.replace(each, pairs) for each in self.items(node.windowExpressions())])
+        return self._plans.Window(named, node.partitionSpec(), order, child, self._none)
+
+    def sort(self, orders: Sequence[Expr], child: Node, *, everywhere: bool = True) -> Node:
+        """Rows in an order: all of them, or those of each partition."""
+        return self._plans.Sort(self.sequence(orders), everywhere, child, self._none)
+
     def join(self, node: Node, left: Node, right: Node, condition: Expr | None) -> Node:
         some = self._none if condition is None else self._jvm.scala.Some(condition)
         return self._plans.Join(left, right, node.joinType(), some, node.hint())

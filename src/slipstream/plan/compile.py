@@ -30,6 +30,7 @@ from slipstream.plan.distinct import without_distinct
 from slipstream.plan.eventtime import LateView, Timing, watermarks_in
 from slipstream.plan.identity import Meanings, TraceNames
 from slipstream.plan.meaning import Meaning, of_recomputed
+from slipstream.plan.ordering import with_orders
 from slipstream.plan.recompute import recompute
 from slipstream.plan.refuse import CONSTANTS
 from slipstream.plan.sharing import STATEFUL, Common, Commons, readable_root
@@ -55,10 +56,10 @@ class Compiled:
 
 
 def maintainable(catalyst: Catalyst, frame: DataFrame) -> Node:
-    """A query as it is compiled: as Spark optimised it, without subqueries in expressions, and without a DISTINCT in
-    aggregations unless they follow event time.
+    """A query as it is compiled: as Spark optimised it, without subqueries in expressions, with orders where they are
+    needed, and without a DISTINCT in aggregations unless they follow event time.
     """
-    plan = without_subqueries(catalyst, catalyst.optimised(frame))
+    plan = with_orders(catalyst, without_subqueries(catalyst, catalyst.optimised(frame)))
     return plan if watermarks_in(catalyst, plan) else without_distinct(catalyst, plan)
 
 
