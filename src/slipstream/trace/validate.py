@@ -56,9 +56,9 @@ def problem_of(layer: Layer) -> str | None:
     if not _rows.in_order(table):
         return "rows are not in canonical order"
     hashes = [h, _rows.integers(table, "r")] if bag else [h]
-    columns = [_rows.column(table, name) for name in _rows.identity_columns(table.schema)]
+    keys, values = _rows.identity(table)
     if layer.name.kind == "log":
-        columns.append(_rows.column(table, "epoch"))
-    if not _rows.group_rows(hashes, columns).distinct:
+        keys.append(_rows.column(table, "epoch"))
+    if not _rows.group_rows(hashes, keys, stored=values).distinct:
         return "a row or key is there twice"
     return None
