@@ -25,6 +25,7 @@ from slipstream.dataflow.record import Record
 from slipstream.plan import aggregate, combine, cross, firstseen, join, linear, partial, regroup, semi, topk
 from slipstream.plan.aggregate import Direct
 from slipstream.plan.catalyst import Catalyst, Node
+from slipstream.plan.collation import with_collations
 from slipstream.plan.delta import Builder, Delta
 from slipstream.plan.distinct import without_distinct
 from slipstream.plan.eventtime import LateView, Timing, watermarks_in
@@ -57,10 +58,11 @@ class Compiled:
 
 def maintainable(catalyst: Catalyst, frame: DataFrame) -> Node:
     """A query as it is compiled: as Spark optimised it, without subqueries in expressions, with orders where they are
-    needed, and without a DISTINCT in aggregations unless they follow event time.
+    needed, without a DISTINCT in aggregations unless they follow event time, and with groups by collation keys.
     """
     plan = with_orders(catalyst, without_subqueries(catalyst, catalyst.optimised(frame)))
-    return plan if watermarks_in(catalyst, plan) else without_distinct(catalyst, plan)
+    plan = plan if watermarks_in(catalyst, plan) else without_distinct(catalyst, plan)
+    return with_collations(catalyst, plan)
 
 
 class ViewCompiler:
