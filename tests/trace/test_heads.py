@@ -59,7 +59,8 @@ def test_the_first_rows_of_each_key_are_those_with_the_least_prefix(
                 upkeep(Path(folder), epoch, None, still_ours=lambda: True)
         probes = sorted(range(6), key=hashed)
         reader = TraceReader(Path(folder), len(epochs), Span.whole())
-        asked, found = reader.heads(np.array([hashed(k) for k in probes]), [pa.array(probes)])
+        asked, found, owed = reader.heads(np.array([hashed(k) for k in probes]), [pa.array(probes)])
+        assert not owed.any()
         got = [(probes[i], value) for i, value in zip(asked.tolist(), found["v0"].to_pylist(), strict=True)]
     wanted = []
     for key in probes:
@@ -73,5 +74,15 @@ def test_rows_that_were_all_taken_away_again_are_passed_over(tmp_path: Path) -> 
     writer.write(1, Span.whole(), change([(0, 2 * i, 1) for i in range(1000)], 1), is_sorted=False)
     writer.write(2, Span.whole(), change([(0, 2 * i, -1) for i in range(700)], 2), is_sorted=False)
     for as_of, least in ((1, 0), (2, 1400)):
-        asked, found = TraceReader(tmp_path, as_of, Span.whole()).heads(np.array([0]), [pa.array([0])])
-        assert (asked.tolist(), found["v0"].to_pylist()) == ([0], [least])
+        asked, found, owed = TraceReader(tmp_path, as_of, Span.whole()).heads(np.array([0]), [pa.array([0])])
+        assert (asked.tolist(), found["v0"].to_pylist(), owed.tolist()) == ([0], [least], [False])
+
+
+def test_rows_that_are_owed_are_passed_over_and_told(tmp_path: Path) -> None:
+    writer = TraceWriter(tmp_path, 1)
+    writer.write(1, Span.whole(), change([(0, 8, -1), (0, 20, 1), (0, 30, -1)], 1), is_sorted=False)
+    writer.write(2, Span.whole(), change([(0, 8, 1)], 2), is_sorted=False)
+    writer.write(3, Span.whole(), change([(0, 20, -1)], 3), is_sorted=False)
+    for as_of, values, owes in ((1, [20], True), (2, [20], False), (3, [], True)):
+        _, found, owed = TraceReader(tmp_path, as_of, Span.whole()).heads(np.array([0]), [pa.array([0])])
+        assert (found["v0"].to_pylist(), owed.tolist()) == (values, [owes])

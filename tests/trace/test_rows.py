@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -7,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from slipstream.trace import consolidate, equal, group_rows
+from slipstream.trace.rows import collapse_keyed
 
 NAN = float("nan")
 
@@ -41,6 +43,24 @@ def test_grouping_equality(kind: pa.DataType, left: list[Any], right: list[Any],
     group_of = {int(row): g for g, (s, e) in enumerate(zip(colliding.starts, colliding.ends, strict=True))
                 for row in colliding.order[s:e]}  # fmt: skip
     assert [group_of[i] == group_of[i + len(a)] for i in range(len(a))] == same
+
+
+def test_maps_among_the_values_of_a_bag_are_told_apart_by_their_order() -> None:
+    one, other = [("a", 1), ("b", 2)], [("b", 2), ("a", 1)]
+    maps = pa.array([one, other, one, other, None], pa.map_(pa.string(), pa.int64()))
+    zeros = np.zeros(5, dtype=np.int64)
+    for stored in (
+        maps,
+        pa.StructArray.from_arrays([maps], ["m"]),
+        pa.array([[m] for m in maps.to_pylist()], pa.list_(maps.type)),
+    ):
+        table = pa.table(
+            {"h": zeros, "r": zeros, "v0": stored, "epoch": zeros + 1, "diff": pa.array([1, 1, 2, -1, 1])}
+        )
+        left = consolidate(table)
+        assert Counter(left["diff"].to_pylist()) == Counter([3, 1])
+        keyed = pa.table({"h": zeros, "k0": stored, "epoch": np.arange(5), "diff": zeros + 1})
+        assert collapse_keyed(keyed, keep_tombstones=True).num_rows == 2
 
 
 def test_groups_do_not_depend_on_the_order_of_arrival() -> None:

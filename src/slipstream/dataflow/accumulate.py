@@ -4,6 +4,9 @@ Rule: for a key k, with totals T(k) and a change d of the input,  T'(k) = T(k) +
 diff * contribution(row). The output changes by  -row(T(k)) + row(T'(k))  where these differ, and a key whose
 last row is gone loses its row.
 
+A row may be taken away before it comes. Then a key has fewer rows than none, or none but totals all the same: it has
+no row in the output, but its totals are kept until they add up to nothing.
+
 State is a keyed trace: key -> totals, absolute, newest wins. (The design had deltas that are summed when
 looked up. With absolute totals a lookup stops at the first layer that has the key, merging layers is no
 arithmetic, and a floating point total has one value only, whichever layers it is read from, so that what was
@@ -27,7 +30,7 @@ from slipstream.dataflow.combine import receive
 from slipstream.dataflow.eventtime import Timed, on_time, write_state
 from slipstream.dataflow.task import STATS_SCHEMA, Task, emit, gather, prefixed, report
 from slipstream.trace import rows as trace_rows
-from slipstream.trace.rows import integers
+from slipstream.trace.rows import OWING, integers
 
 _PLACE_OF_ZERO = 1 << 30  # where h = 0 lies, the one key of an aggregate without keys
 
@@ -78,7 +81,7 @@ class Accumulate:
         h, keys, change = self.change(task, table)
         found, stored = task.before(self.trace, self.layer_schema()).newest(h, keys)
         groups = self.advance(h, keys, found, stored, change)
-        arrays = [pa.array(h), *keys, *self.values(groups.new), *stamps(task, groups.lives)]
+        arrays = [pa.array(h), *keys, *self.values(groups.new), *groups.stamps(task, self.some(groups.new))]
         layer = pa.Table.from_arrays(arrays, schema=self.layer_schema())
         written = write_state(task, self.timed, self.trace, layer)
         if self.emits:
@@ -100,8 +103,10 @@ class Accumulate:
         for buffer in self.buffers:
             if buffer.show == "sum":
                 buffer.check(new.totals[buffer.argument])
-        lives = np.ones(len(h), dtype=bool) if self.everything else new.rows > 0
-        return Groups(h, keys, found, old, lives, new)
+        was, lives = (
+            np.ones(len(h), dtype=bool) if self.everything else group.rows > 0 for group in (old, new)
+        )
+        return Groups(h, keys, found & was, old, lives, new)
 
     def change(self, task: Task, table: pa.Table) -> tuple[npt.NDArray[np.int64], list[pa.Array], Group]:
         """The change's keys, sorted, each once, and its totals by key."""
@@ -148,6 +153,13 @@ class Accumulate:
         ]
         return Group(old.rows + change.rows, combined)
 
+    def some(self, groups: Group) -> npt.NDArray[np.bool_]:
+        """Which groups have anything to be kept."""
+        there: npt.NDArray[np.bool_] = groups.rows != 0
+        for argument, totals in zip(self.arguments, groups.totals, strict=True):
+            there |= argument.some(totals)
+        return there
+
     def values(self, groups: Group) -> list[pa.Array]:
         """The state columns v0, v1, ... of some groups."""
         values = [pa.array(groups.rows)]
@@ -173,7 +185,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Groups:
-    """The groups that an epoch touches: as they were, where they were there, and as they are, where they still are."""
+    """The groups that an epoch touches: as they were, where they had a row, and as they are, where they have one."""
 
     h: npt.NDArray[np.int64]
     keys: list[pa.Array]
@@ -195,10 +207,10 @@ class Groups:
             parts.append(pa.Table.from_arrays(arrays, schema=schema))
         return pa.concat_tables(parts)
 
-
-def stamps(task: Task, lives: npt.NDArray[np.bool_]) -> list[pa.Array]:
-    """The columns epoch and diff of a keyed layer."""
-    return [pa.array(np.full(len(lives), task.epoch)), pa.array(lives.astype(np.int64))]
+    def stamps(self, task: Task, some: npt.NDArray[np.bool_]) -> list[pa.Array]:
+        """The columns epoch and diff of a keyed layer. some: which groups have anything to be kept."""
+        standing = np.where(self.lives, 1, np.where(some, OWING, 0))
+        return [pa.array(np.full(len(standing), task.epoch)), pa.array(standing)]
 
 
 def load_totals(arguments: Iterable[Argument], values: list[pa.Array]) -> list[Totals]:

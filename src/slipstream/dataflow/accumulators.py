@@ -4,11 +4,14 @@ An aggregate that is a sum (count, sum, avg, variance) needs no rows, only total
 `diff` times keeps them right for inserts, deletes and updates alike. All aggregates over the same argument
 share its totals. What Spark calls the aggregate's buffer (`sum`, `count`, `avg`, `m2`) is worked out of the
 totals here; turning a buffer into the final value is left to Catalyst's own `evaluateExpression`.
+
+A row may be taken away before it comes, so totals may be those of fewer than no rows. They are kept like any others,
+and are right again when the rows have come; until then they are shown as those of no rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Literal
@@ -25,6 +28,8 @@ _DIGITS = 18  # that fit into 64 bits
 _LOWER = np.int64((1 << 32) - 1)
 _SPECIAL = ("nans", "infs", "neginfs")
 _PAIRS = (("hi", "lo"), ("hi2", "lo2"))
+_FAR = ("far", "far2")
+"""What is added up apart of doubles and of their squares. It is in totals only where some of it is there."""
 _PAIRED = {name for pair in _PAIRS for name in pair}
 
 
@@ -50,9 +55,10 @@ class Argument:
             names.append(("sum", pa.decimal256(76, self.scale)))
         elif self.kind == "double":
             names += [("hi", pa.float64()), ("lo", pa.float64())]
-            names += [(special, pa.int64()) for special in _SPECIAL]
+            names += [(whole, pa.int64()) for whole in (*_SPECIAL, "mark")]
             if self.squares:
                 names += [("hi2", pa.float64()), ("lo2", pa.float64())]
+            names += [(far, pa.binary()) for far in _FAR[: 2 if self.squares else 1]]
         return names
 
     def sent(self) -> list[tuple[str, pa.DataType]]:
@@ -112,11 +118,17 @@ class Argument:
 
     def _double_terms(self, numbers: exact.Doubles, weight: npt.NDArray[np.int64]) -> Totals:
         finite = np.isfinite(numbers)
-        terms: Totals = dict.fromkeys(_SPECIAL, np.zeros(len(numbers), dtype=np.int64))
+        terms: Totals = dict.fromkeys((*_SPECIAL, "mark"), np.zeros(len(numbers), dtype=np.int64))
         if not finite.all():
             found = (np.isnan(numbers), numbers == np.inf, numbers == -np.inf)
             terms |= {name: np.where(at, weight, 0) for name, at in zip(_SPECIAL, found, strict=True)}
             numbers = np.where(finite, numbers, 0.0)
+        with np.errstate(over="ignore"):
+            terms["mark"] = exact.marks(numbers) * np.where(finite, weight, 0)
+        for power, name in enumerate(_FAR[: 2 if self.squares else 1], 1):
+            if (far := exact.far_apart(numbers, power)) is not None:
+                terms[name] = far * weight
+        numbers = exact.near(numbers)
         times = weight.astype(np.float64)
         terms["hi"], terms["lo"] = exact.times(numbers, times)
         if self.squares:
@@ -146,44 +158,84 @@ class Argument:
         elif self.kind == "decimal":
             new["sum"] = old["sum"] + change["sum"]
         elif self.kind == "double":
-            for special in _SPECIAL:
-                new[special] = old[special] + change[special]
+            for whole in _SPECIAL:
+                new[whole] = old[whole] + change[whole]
+            with np.errstate(over="ignore"):
+                new["mark"] = old["mark"] + change["mark"]
+            for far in _FAR:
+                if far in old or far in change:
+                    none = np.zeros(len(new["count"]), dtype=object)
+                    new[far] = old.get(far, none) + change.get(far, none)
+            some = self.some(new)
             for hi, lo in _PAIRS[: 2 if self.squares else 1]:
-                new[hi], new[lo] = exact.add(
-                    exact.Pair(old[hi], old[lo]),
-                    exact.Pair(change[hi], change[lo]),
-                )
+                added = exact.add(exact.Pair(old[hi], old[lo]), exact.Pair(change[hi], change[lo]))
+                new[hi], new[lo] = (np.where(some, part, 0.0) for part in added)
         return new
+
+    def some(self, totals: Totals) -> npt.NDArray[np.bool_]:
+        """Which totals are not those of no values at all. Whole numbers tell it: doubles are rounded."""
+        there: npt.NDArray[np.bool_] = totals["count"] != 0
+        if self.kind == "long":
+            there |= totals["sum"] != 0
+        elif self.kind == "decimal":
+            there |= ~exact.is_zero(totals["sum"])
+        elif self.kind == "double":
+            for whole in (*_SPECIAL, "mark", *(far for far in _FAR if far in totals)):
+                there |= totals[whole] != 0
+        return there
 
     def store(self, totals: Totals) -> list[pa.Array]:
         """Totals as state columns."""
         return [
             exact.limbs_to_decimal(totals[name], self.scale)
             if pa.types.is_decimal(kind)
-            else pa.array(totals[name])
+            else _array(name, totals)
             for name, kind in self.fields()
         ]
 
     def load(self, columns: Mapping[str, pa.Array]) -> Totals:
         """State columns as totals; what is NULL was never stored and counts as nothing."""
-        return {
-            name: exact.decimal_limbs(values) if pa.types.is_decimal(values.type) else _numbers(values)
+        return _totals(
+            (name, exact.decimal_limbs(values) if pa.types.is_decimal(values.type) else values)
             for name, values in columns.items()
-        }
+        )
 
     def send(self, totals: Totals) -> list[pa.Array]:
         """Totals as columns that travel."""
         return [
-            exact.limbs_to_binary(totals[name]) if pa.types.is_binary(kind) else pa.array(totals[name])
-            for name, kind in self.sent()
+            exact.limbs_to_binary(totals[name])
+            if name == "sum" and self.kind == "decimal"
+            else _array(name, totals)
+            for name, _ in self.sent()
         ]
 
     def receive(self, columns: Mapping[str, pa.Array]) -> Totals:
         """Columns that have travelled as totals."""
-        return {
-            name: exact.binary_limbs(values) if pa.types.is_binary(values.type) else _numbers(values)
+        return _totals(
+            (name, exact.binary_limbs(values) if name == "sum" and self.kind == "decimal" else values)
             for name, values in columns.items()
-        }
+        )
+
+
+def _array(name: str, totals: Totals) -> pa.Array:
+    """One total of each group as a column."""
+    if name in _FAR:
+        return (
+            exact.wholes_to_binary(totals[name])
+            if name in totals
+            else pa.nulls(len(totals["count"]), pa.binary())
+        )
+    return pa.array(totals[name])
+
+
+def _totals(columns: Iterable[tuple[str, pa.Array | npt.NDArray[Any]]]) -> Totals:
+    """Totals out of columns, those of decimals as limbs already."""
+    totals: Totals = {}
+    for name, values in columns:
+        found = exact.binary_wholes(values) if name in _FAR else values
+        if found is not None:
+            totals[name] = _numbers(found) if isinstance(found, pa.Array) else found
+    return totals
 
 
 def _counted(values: pa.Array, diff: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
@@ -214,8 +266,9 @@ class Buffer:
 
     def column(self, argument: Argument | None, totals: Totals, rows: npt.NDArray[np.int64]) -> pa.Array:
         if self.show == "rows":
-            return pa.array(rows)
+            return pa.array(np.maximum(rows, 0))
         assert argument is not None
+        totals = _seen(totals, rows)
         count = totals["count"]
         if self.show == "count":
             return pa.array(count).cast(self.type)
@@ -265,6 +318,38 @@ class Buffer:
             elif self.show == "mean":
                 value = exact.divide(total, count).hi
             else:
-                value = total.hi
+                value = total.hi.copy()
+        for at in _with_far(totals):
+            value[at] = self._exactly(totals, at)
         value = np.where(infs, np.inf, np.where(neginfs, -np.inf, value))
         return np.where(nans | (infs & neginfs), np.nan, np.where(count == 0, 0.0, value))
+
+    def _exactly(self, totals: Totals, at: int) -> float:
+        """What is shown of one group some of whose values are added up apart."""
+        count = int(totals["count"][at])
+        total = exact.together(exact.Pair(totals["hi"], totals["lo"]), totals.get("far"), at)
+        if self.show == "m2" and count:
+            squares = exact.Pair(totals["hi2"], totals["lo2"])
+            total = max(
+                exact.together(squares, totals.get("far2"), at, power=2) - total * total / count, total * 0
+            )
+        elif self.show == "mean" and count:
+            total /= count
+        return exact.rounded(total)
+
+
+def _seen(totals: Totals, rows: npt.NDArray[np.int64]) -> Totals:
+    """Totals as they are shown: those of nothing where the group has no rows, or the argument no values, or fewer."""
+    owed = (rows <= 0) | (totals["count"] < 0)
+    if not owed.any():
+        return totals
+    shown = {name: values.copy() for name, values in totals.items()}
+    for values in shown.values():
+        values[owed] = 0
+    return shown
+
+
+def _with_far(totals: Totals) -> list[int]:
+    """The groups some of whose values are added up apart."""
+    apart = [np.flatnonzero(totals[far] != 0) for far in _FAR if far in totals]
+    return np.unique(np.concatenate(apart)).tolist() if apart else []

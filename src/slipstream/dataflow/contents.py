@@ -18,9 +18,10 @@ import pyarrow as pa
 from slipstream.columns import beside
 from slipstream.dataflow.accumulate import load_totals, show
 from slipstream.dataflow.accumulators import Argument, Buffer
+from slipstream.dataflow.extreme import seen
 from slipstream.dataflow.task import prefixed
 from slipstream.trace import Span, TraceReader, layer_schema, shard_span
-from slipstream.trace.rows import column, integers
+from slipstream.trace.rows import column, integers, is_bag, key_columns, value_columns
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ class Contents:
     @property
     def is_bag(self) -> bool:
         """Whether the trace holds rows and how often each is there; else, of each key the newest version."""
-        return "r" in self.stored.names
+        return is_bag(self.stored)
 
     def only(self, wanted: Sequence[str]) -> Contents:
         """Some of the view's columns."""
@@ -94,13 +95,14 @@ class Contents:
         if as_of == 0:
             return
         reader = TraceReader(root / self.trace, as_of, span, schema=self.stored)
-        needed = list(dict.fromkeys([*self.columns, *self._bag()]))  # a key may be shown under two names
-        for chunk in reader.snapshot(None if self.buffers else needed):
+        own = self.columns if self.is_bag else (*key_columns(self.stored), *value_columns(self.stored))
+        for chunk in reader.snapshot(
+            list(dict.fromkeys([*own, "diff"]))
+        ):  # a key may be shown under two names
             rows = chunk.combine_chunks()
-            if self._bag():
-                times = np.maximum(integers(rows, "diff"), 0)
-                if (times != 1).any():
-                    rows = rows.take(pa.array(np.repeat(np.arange(rows.num_rows), times))).combine_chunks()
+            times = np.maximum(integers(rows, "diff"), 0)
+            if (times != 1).any():
+                rows = rows.take(pa.array(np.repeat(np.arange(rows.num_rows), times))).combine_chunks()
             yield self._shown(rows)
 
     def changes(self, root: Path, since: int, until: int, span: Span) -> pa.Table:
@@ -112,17 +114,16 @@ class Contents:
             shown = shown.append_column(name, column(updates, what))
         return shown
 
-    def _bag(self) -> list[str]:
-        return ["diff"] if self.is_bag else []
-
     def _shown(self, rows: pa.Table) -> pa.Table:
         made: dict[str, pa.Array] = {}
-        if any(name.startswith("b") for name in self.columns):
+        if not self.is_bag:
             values = prefixed(rows, "v")
-            totals = load_totals(self.arguments, values)
             group_rows = values[0].to_numpy(zero_copy_only=False)
+            made = {name: seen(column(rows, name), group_rows) for name in self.columns if name[0] == "v"}
+        if any(name.startswith("b") for name in self.columns):
+            totals = load_totals(self.arguments, values)
             buffers = show(self.arguments, self.buffers, group_rows, totals)
-            made = {f"b{i}": buffer for i, buffer in enumerate(buffers)}
+            made |= {f"b{i}": buffer for i, buffer in enumerate(buffers)}
         arrays = [made[name] if name in made else column(rows, name) for name in self.columns]
         return pa.Table.from_arrays(arrays, schema=self.schema)
 

@@ -8,15 +8,18 @@ than what is shown, and only the shown value is rounded.
   two-sum). NaN and infinities cannot be subtracted out again, so the caller counts them beside the sum and
   adds only finite terms. Terms of one group are combined pairwise, as a tree, in the order given: the same
   order gives the same bits.
+- Doubles of 2**300 and more are rare, and their sum may leave the range of a double and come back. They are added up
+  apart, exactly, as Python's whole numbers (`far_apart`).
 - Decimals are kept as 256-bit integers and added limb by limb: exact, whatever the order.
 
-Not promised: a double-double sum whose terms span more than 106 bits (1e300 + 1e-300) still loses the small
-term, and a sum of finite terms beyond the range of a double sticks at infinity.
+Not promised: a double-double sum whose terms span more than 106 bits (1e80 + 1e-80) still loses the small term.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import math
+from fractions import Fraction
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -24,11 +27,16 @@ import pyarrow as pa
 
 Doubles = npt.NDArray[np.float64]
 Longs = npt.NDArray[np.int64]
+Wholes = npt.NDArray[Any]
+"""Python's whole numbers, of any size."""
 
 _SPLIT = 134217729.0  # 2**27 + 1, Veltkamp's constant for splitting a 53-bit mantissa in two
 _LIMB_BITS = 32
 _LIMBS = 8  # of 32 bits: 256 in all
 _MASK = np.int64(0xFFFFFFFF)
+_FAR = 2.0**300
+_UNIT = 300 - 52
+"""Every double of 2**300 and more is a multiple of 2**this."""
 
 
 class Pair(NamedTuple):
@@ -104,6 +112,69 @@ def in_order(terms: Pair, starts: Longs) -> Pair:
     return Pair(terms.hi[order], terms.lo[order])
 
 
+def far_apart(numbers: Doubles, power: int = 1) -> Wholes | None:
+    """Those of finite doubles that are added up apart, in units of their own, and 0 for the others; None if there are
+    none. power: 2 for their squares.
+    """
+    at = np.flatnonzero(np.abs(numbers) >= _FAR)
+    if len(at) == 0:
+        return None
+    apart = np.zeros(len(numbers), dtype=object)
+    apart[at] = [(int(each) >> _UNIT) ** power for each in numbers[at].tolist()]
+    return apart
+
+
+def near(numbers: Doubles) -> Doubles:
+    """Finite doubles, with 0 for those that are added up apart."""
+    return np.where(np.abs(numbers) < _FAR, numbers, 0.0)
+
+
+def together(close: Pair, far: Wholes | None, at: int, power: int = 1) -> Fraction:
+    """A sum, exactly: what was added up as a pair, and what was added up apart."""
+    apart = 0 if far is None else int(far[at]) << (_UNIT * power)
+    return Fraction(float(close.hi[at])) + Fraction(float(close.lo[at])) + apart
+
+
+def rounded(value: Fraction) -> float:
+    """The nearest double."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+
+
+def wholes_to_binary(numbers: Wholes) -> pa.Array:
+    """Whole numbers of any size as bytes; 0 is NULL."""
+    encoded = [
+        None if each == 0 else each.to_bytes(each.bit_length() // 8 + 1, "little", signed=True)
+        for each in numbers.tolist()
+    ]
+    return pa.array(encoded, pa.binary())
+
+
+def binary_wholes(values: pa.Array) -> Wholes | None:
+    """What `wholes_to_binary` made, as numbers again; None where all are 0."""
+    if values.null_count == len(values):
+        return None
+    numbers = np.empty(len(values), dtype=object)
+    numbers[:] = [
+        0 if each is None else int.from_bytes(each, "little", signed=True) for each in values.to_pylist()
+    ]
+    return numbers
+
+
+def marks(numbers: Doubles) -> Longs:
+    """A hash of each double. Multiplied by how often each is there and added up, they tell a sum of nothing, for which
+    that is 0, from any other.
+    """
+    words = (numbers + 0.0).view(np.uint64)
+    with np.errstate(over="ignore"):
+        words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    hashed: Longs = (words ^ (words >> np.uint64(31))).view(np.int64)
+    return hashed
+
+
 def _halves(x: Doubles) -> tuple[Doubles, Doubles]:
     scaled = x * _SPLIT
     high = scaled - (scaled - x)
@@ -169,6 +240,12 @@ def binary_limbs(values: pa.Array) -> Longs:
         pa.decimal256(76, 0), len(fixed), [None, fixed.buffers()[1]], offset=fixed.offset
     )
     return decimal_limbs(wide)
+
+
+def is_zero(limbs: Longs) -> npt.NDArray[np.bool_]:
+    """Which numbers are 0, carries still unresolved."""
+    packed = np.frombuffer(_packed(limbs), dtype="<u4").reshape(-1, _LIMBS)
+    return np.asarray(~packed.any(axis=1))
 
 
 def _packed(limbs: Longs) -> pa.Buffer:

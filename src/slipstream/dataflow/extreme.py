@@ -7,6 +7,10 @@ State is a keyed trace as Accumulate's, the extremes of each group beside its to
 trace of the group's values whose `r` is not a hash but an order-preserving 64-bit prefix of the value, best first.
 An insertion costs one lookup of its key. Only where a group loses its extreme are the first of its values looked up
 (`TraceReader.heads`), and the cost follows how many of those are gone. NULLs are not values.
+
+A value may be taken away before it comes. Of such values only those are of any concern that would be better than the
+extreme: when one of them comes, it is not there. So beside each extreme there is a mark, whether such values are owed.
+While it is set, the extreme is looked up whenever its group is touched.
 """
 
 from __future__ import annotations
@@ -18,14 +22,16 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from slipstream.dataflow.accumulate import Accumulate, Group, stamps
+from slipstream.dataflow.accumulate import Accumulate, Group
 from slipstream.dataflow.eventtime import on_time, write_state
 from slipstream.dataflow.task import STATS_SCHEMA, Task, emit, gather, prefixed, report
 from slipstream.trace import rows as trace_rows
 from slipstream.trace.rows import column, integers
 
 Longs = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -59,10 +65,11 @@ class Extreme:
         return pa.schema([*self._keys(), *shown, pa.field("diff", pa.int64())])
 
     def layer_schema(self) -> pa.Schema:
-        """As Accumulate's, with the extremes as the last values."""
+        """As Accumulate's, with the extremes and then their marks as the last values."""
         *sums, epoch, diff = self.sums.layer_schema()
         first = self.first_extreme
         kinds = [self.input.field(f"e{i}").type for i in range(len(self.traces))]
+        kinds += [pa.bool_() for _ in self.traces]
         extremes = [pa.field(f"v{first + i}", kind) for i, kind in enumerate(kinds)]
         return pa.schema([*sums, *extremes, epoch, diff])
 
@@ -85,10 +92,16 @@ class Extreme:
         h, keys, change = self.sums.change(task, table)
         found, stored = task.before(self.sums.trace, self.layer_schema()).newest(h, keys)
         groups = self.sums.advance(h, keys, found, stored, change)
-        old = prefixed(stored, "v")[-len(self.traces) :]
-        new = [self._advance(task, at, table, h, keys, old[at]) for at in range(len(self.traces))]
-        values = [*self.sums.values(groups.new), *new]
-        arrays = [pa.array(h), *keys, *values, *stamps(task, groups.lives)]
+        kept = prefixed(stored, "v")[self.first_extreme :]
+        old, marks = kept[: len(self.traces)], kept[len(self.traces) :]
+        new, owed, some = [], [], self.sums.some(groups.new)
+        for at, given in enumerate(zip(old, marks, strict=True)):
+            extreme, mark = self._advance(task, at, table, h, keys, *given)
+            some |= np.asarray(extreme.is_valid()) | mark
+            new.append(extreme)
+            owed.append(pa.array(mark))
+        values = [*self.sums.values(groups.new), *new, *owed]
+        arrays = [pa.array(h), *keys, *values, *groups.stamps(task, some)]
         layer = pa.Table.from_arrays(arrays, schema=self.layer_schema())
         written = write_state(task, self.sums.timed, self.sums.trace, layer)
         if self.sums.emits:
@@ -99,30 +112,45 @@ class Extreme:
 
     def _show(self, groups: Group, extremes: list[pa.Array]) -> list[pa.Array]:
         buffers = self.sums.shown(groups)
-        return [buffers[at] if which == "sum" else extremes[at] for which, at in self.shown]
+        return [
+            buffers[at] if which == "sum" else seen(extremes[at], groups.rows) for which, at in self.shown
+        ]
 
     def _advance(
-        self, task: Task, at: int, table: pa.Table, h: Longs, keys: list[pa.Array], old: pa.Array
-    ) -> pa.Array:
-        """One extreme of each touched group, after the change."""
+        self,
+        task: Task,
+        at: int,
+        table: pa.Table,
+        h: Longs,
+        keys: list[pa.Array],
+        old: pa.Array,
+        mark: pa.Array,
+    ) -> tuple[pa.Array, Bools]:
+        """One extreme of each touched group after the change, and its mark."""
         change = self._consolidated(task, at, table)
         write_state(task, self.sums.timed, self.traces[at], change)
         group = _places(h, keys, change)
         diff, values = integers(change, "diff"), column(change, "v0")
-        added = diff > 0
-        gone = np.flatnonzero(~added)
-        lost = gone[trace_rows.equal(values.take(pa.array(gone)), old.take(pa.array(group[gone])))]
-        again = np.unique(group[lost])
-        kept = np.ones(len(h), dtype=bool)
-        kept[again] = False
-        kept &= np.asarray(old.is_valid())
-        candidates = [(np.flatnonzero(kept), old.take(pa.array(np.flatnonzero(kept))))]
+        owed = np.asarray(mark.fill_null(False))
+        gone = np.flatnonzero(diff < 0)
+        taken = (group[gone], values.take(pa.array(gone)))
+        known = np.flatnonzero(np.asarray(old.is_valid()))
+        reached = _best([(known, old.take(pa.array(known))), taken], len(h), self.largest[at])
+        unsure = (
+            owed.copy()
+        )  # where a value was taken away that is not worse than the extreme, or may come that is owed
+        unsure[taken[0][trace_rows.equal(taken[1], reached.take(pa.array(taken[0])))]] = True
+        kept, added = known[~unsure[known]], np.flatnonzero((diff > 0) & ~unsure[group])
+        candidates = [
+            (kept, old.take(pa.array(kept))),
+            (group[added], values.take(pa.array(added))),
+        ]
+        again = np.flatnonzero(unsure)
         if len(again):
             reader = task.at(self.traces[at], self._values_schema(at), task.epoch)
-            asked, rows = reader.heads(h[again], [key.take(pa.array(again)) for key in keys])
+            asked, rows, owed[again] = reader.heads(h[again], [key.take(pa.array(again)) for key in keys])
             candidates.append((again[asked], column(rows, "v0")))
-        candidates.append((group[added], values.take(pa.array(np.flatnonzero(added)))))
-        return _best(candidates, len(h), self.largest[at])
+        return _best(candidates, len(h), self.largest[at]), owed
 
     def _consolidated(self, task: Task, at: int, table: pa.Table) -> pa.Table:
         """The change of one extreme's values, added up."""
@@ -142,6 +170,11 @@ class Extreme:
         return trace_rows.consolidate(
             pa.Table.from_arrays([columns[name] for name in schema.names], schema=schema)
         )
+
+
+def seen(extreme: pa.Array, rows: Longs) -> pa.Array:
+    """An extreme as it is shown: none where the group has no rows, or fewer."""
+    return pc.if_else(pa.array(rows > 0), extreme, pa.scalar(None, extreme.type))
 
 
 def _places(h: Longs, keys: list[pa.Array], change: pa.Table) -> Longs:

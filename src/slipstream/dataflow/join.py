@@ -229,7 +229,7 @@ def _added_up(parts: list[_Pairs]) -> pa.Table:
     """Pairs, each once, without those that cancel out."""
     pairs = pa.concat_tables([part.rows for part in parts]).combine_chunks()
     identity = [column(pairs, name) for name in pairs.column_names if name != "diff"]
-    groups = trace_rows.group_rows([np.concatenate([part.r for part in parts])], identity)
+    groups = trace_rows.group_rows([np.concatenate([part.r for part in parts])], [], stored=identity)
     sums = np.add.reduceat(integers(pairs, "diff")[groups.order], groups.starts)
     kept = sums != 0
     once = pairs.take(pa.array(groups.order[groups.starts][kept]))

@@ -50,7 +50,7 @@ class Upsert:
         old = prefixed(stored, "v")
         same = found & lives
         for before, after in zip(old, values, strict=True):
-            same &= trace_rows.equal(before, after)
+            same &= trace_rows.equal(before, after, ordered=True)
         changed = ~same & (found | lives)
         layer = {"h": pa.array(h)}
         layer |= {f"k{i}": key for i, key in enumerate(keys)}

@@ -397,6 +397,26 @@ class Catalyst:
             node.windowExpressions(), self.sequence(partition), node.orderSpec(), child, self._none
         )
 
+    def ordered_window(self, node: Node, orders: Sequence[Expr], child: Node) -> Node:
+        """A Window without an order, in an order."""
+        order = self.sequence(orders)
+        specs = [
+            part
+            for each in self.expressions(node)
+            for part in self.subtree(each)
+            if self.kind(part) == "WindowSpecDefinition"
+        ]
+        pairs = [
+            (spec, self._exprs.WindowSpecDefinition(spec.partitionSpec(), order, spec.frameSpecification()))
+            for spec in specs
+        ]
+        named = self.sequence([self.replace(each, pairs) for each in self.items(node.windowExpressions())])
+        return self._plans.Window(named, node.partitionSpec(), order, child, self._none)
+
+    def sort(self, orders: Sequence[Expr], child: Node, *, everywhere: bool = True) -> Node:
+        """Rows in an order: all of them, or those of each partition."""
+        return self._plans.Sort(self.sequence(orders), everywhere, child, self._none)
+
     def join(self, node: Node, left: Node, right: Node, condition: Expr | None) -> Node:
         some = self._none if condition is None else self._jvm.scala.Some(condition)
         return self._plans.Join(left, right, node.joinType(), some, node.hint())
@@ -492,11 +512,25 @@ class Catalyst:
         return self._jvm.scala.Some(self.spark.conf.get("spark.sql.session.timeZone"))
 
     def normalised(self, key: Expr) -> Expr:
-        """A grouping or join key as Spark compares it: one NaN, one zero."""
+        """A grouping or join key as Spark compares it: one NaN, one zero, and strings by their collation."""
         rule = getattr(
             getattr(self._jvm.org.apache.spark.sql.catalyst.optimizer, "NormalizeFloatingNumbers$"), "MODULE$"
         )
-        return rule.normalize(key)
+        return rule.normalize(self.collation_key(key))
+
+    def collation_key(self, key: Expr) -> Expr:
+        """An expression with bytes in the place of strings that have a collation, equal where those are."""
+        return getattr(getattr(self._exprs, "CollationKey$"), "MODULE$").injectCollationKey(key)
+
+    def cast_plain(self, text: Expr) -> Expr:
+        """A string without its collation."""
+        return self.cast(text, self._jvm.org.apache.spark.sql.types.DataTypes.StringType)
+
+    def least(self, expr: Expr) -> Expr:
+        return self._exprs.aggregate.Min(expr).toAggregateExpression()
+
+    def first(self, expr: Expr) -> Expr:
+        return self._exprs.aggregate.First(expr, False).toAggregateExpression()
 
     def sort_order(self, expr: Expr, descending: bool) -> Expr:
         """An expression as a sort key."""
@@ -507,6 +541,9 @@ class Catalyst:
         """A 64-bit integer that sorts as the sort key does, as far as 64 bits go (ties may hide a
         difference).
         """
+        key = self.collation_key(order.child())
+        if not key.equals(order.child()):
+            order = self._exprs.SortOrder(key, order.direction(), order.nullOrdering(), self._empty)
         kind = self.type_of(order.child())
         if isinstance(kind, DecimalType) and kind.precision > _LONG_DIGITS:
             # Spark's own prefix of a wide decimal rounds the value in place, and the row would keep it so.

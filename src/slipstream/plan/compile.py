@@ -25,12 +25,14 @@ from slipstream.dataflow.record import Record
 from slipstream.plan import aggregate, combine, cross, firstseen, join, linear, partial, regroup, semi, topk
 from slipstream.plan.aggregate import Direct
 from slipstream.plan.catalyst import Catalyst, Node, kept_schema
+from slipstream.plan.collation import with_collations
 from slipstream.plan.delta import Builder, Delta
 from slipstream.plan.distinct import without_distinct
 from slipstream.plan.eventtime import LateView, Timing, watermarks_in
 from slipstream.plan.existence import without_idle_limits
 from slipstream.plan.identity import Meanings, TraceNames
 from slipstream.plan.meaning import Meaning, of_recomputed
+from slipstream.plan.ordering import with_orders
 from slipstream.plan.recompute import recompute
 from slipstream.plan.refuse import CONSTANTS
 from slipstream.plan.sharing import STATEFUL, Common, Commons, readable_root
@@ -57,10 +59,13 @@ class Compiled:
 
 def maintainable(catalyst: Catalyst, frame: DataFrame) -> Node:
     """A query as it is compiled: as Spark optimised it, without limits that only ask whether there is a row, without
-    subqueries in expressions, and without a DISTINCT in aggregations unless they follow event time.
+    subqueries in expressions, with orders where they are needed, without a DISTINCT in aggregations unless they follow
+    event time, and with groups by collation keys.
     """
     plan = without_subqueries(catalyst, without_idle_limits(catalyst, catalyst.optimised(frame)))
-    return plan if watermarks_in(catalyst, plan) else without_distinct(catalyst, plan)
+    plan = with_orders(catalyst, plan)
+    plan = plan if watermarks_in(catalyst, plan) else without_distinct(catalyst, plan)
+    return with_collations(catalyst, plan)
 
 
 class ViewCompiler:

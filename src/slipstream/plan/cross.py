@@ -28,6 +28,7 @@ from pyspark.sql import functions as F
 from slipstream.dataflow.graph import Step
 from slipstream.dataflow.join import Join
 from slipstream.plan.catalyst import Catalyst, Expr, Node
+from slipstream.plan.collation import by_collation_keys
 from slipstream.plan.delta import Builder, Delta
 from slipstream.plan.existence import some
 from slipstream.plan.join import join_stage, outputs
@@ -130,7 +131,7 @@ def _distinct(catalyst: Catalyst, side: Node, matched: Node) -> tuple[Node, Expr
     """Rows of a side, each once, and the condition that a row of that side is one of them."""
     own = catalyst.output(side)
     named = [catalyst.alias(attribute, attribute.name()) for attribute in own]
-    once = catalyst.aggregate(own, named, matched)
+    once = by_collation_keys(catalyst, catalyst.aggregate(own, named, matched))
     same = [
         catalyst.equal_or_both_null(attribute, catalyst.attribute(name))
         for attribute, name in zip(own, named, strict=True)

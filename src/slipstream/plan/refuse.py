@@ -15,6 +15,7 @@ from slipstream.plan.aggregate import aggregates_in
 from slipstream.plan.catalyst import Catalyst, Expr, Node
 from slipstream.plan.eventtime import follows
 from slipstream.plan.linear import IDENTITY, PASSING
+from slipstream.plan.ordering import numbers_without_order
 from slipstream.plan.topk import LIMITS, stretch
 from slipstream.plan.watermarks import measured_watermark
 
@@ -152,12 +153,7 @@ def refuse_node(catalyst: Catalyst, view: str, node: Node) -> CannotMaintain:
     """The error for a node that no rule takes."""
     kind = catalyst.kind(node)
     if kind in (*LIMITS, "Tail"):
-        return CannotMaintain(
-            view,
-            "LIMIT without ORDER BY" if kind != "Offset" else "OFFSET without ORDER BY",
-            "which rows it keeps is left open",
-            "add ORDER BY with a total order before it",
-        )
+        return _unordered(view, "OFFSET" if kind == "Offset" else "LIMIT")
     if kind in _TABLES:
         return CannotMaintain(
             view,
@@ -177,6 +173,15 @@ def refuse_node(catalyst: Catalyst, view: str, node: Node) -> CannotMaintain:
         catalyst.line(node),
         f"no rule maintains {kind} by its changes",
         f"compute this part where the view is read (app.sql), or {_ANEW}",
+    )
+
+
+def _unordered(view: str, clause: str) -> CannotMaintain:
+    return CannotMaintain(
+        view,
+        f"{clause} without ORDER BY",
+        "which rows it keeps is left open",
+        "add ORDER BY with a total order before it",
     )
 
 
@@ -214,6 +219,8 @@ def check_plan(catalyst: Catalyst, view: str, node: Node, inputs: Collection[int
         node = rows.sort
     elif kind == "Join":
         _check_join(catalyst, view, node)
+    elif kind == "Window" and numbers_without_order(catalyst, node):
+        raise _unordered(view, "LIMIT")
     elif kind == "Aggregate":
         _check_aggregate(catalyst, view, node)
     elif kind == _DEDUPLICATES:

@@ -2,7 +2,8 @@
 
 Below, Catalyst evaluates the keys. Above, the very node of the user's plan is evaluated over the touched
 groups before and after the change, with `side` (-1 or 1) added to its keys; side becomes the diff. An
-aggregate without keys is evaluated over all rows but the ghosts (`dataflow/regroup.py`).
+aggregate without keys is evaluated over all rows but the ghosts (`dataflow/regroup.py`). An Aggregate over a Sort goes
+by the order of its rows (`plan/ordering.py`): a group's rows lie in one partition, where they are put into it.
 
 An Aggregate by a session window is regrouped by its other keys: which rows make one session depends on all rows
 of those keys, and Spark's own node above merges them.
@@ -36,6 +37,7 @@ def aggregate(build: Builder, node: Node, child: Delta, name: str, trace: str, t
         found = [(each, catalyst.filtered(each, real)) for each in aggregates_in(catalyst, node)]
         results = [catalyst.replace(result, found) for result in results]
     results = [*results, side]
+    below = _sorted(build, catalyst.children(node)[0], below)
     return _signed(
         build,
         node,
@@ -45,6 +47,19 @@ def aggregate(build: Builder, node: Node, child: Delta, name: str, trace: str, t
         (trace,),
         told,
     )
+
+
+def _sorted(build: Builder, child: Node, rows: Node) -> Node:
+    """The rows of a node's child in the order that the child gives them, ties as in `topk`."""
+    catalyst = build.catalyst
+    if catalyst.kind(child) != "Sort":
+        return rows
+    ties = [
+        catalyst.sort_order(each, descending=False)
+        for each in catalyst.output(child)
+        if catalyst.orderable(each)
+    ]
+    return catalyst.sort([*catalyst.items(child.order()), *ties], rows, everywhere=False)
 
 
 def window(build: Builder, node: Node, child: Delta, name: str, trace: str, timing: Timing) -> Delta:

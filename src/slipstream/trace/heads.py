@@ -5,6 +5,8 @@ are taken a few at a time from each layer at once. What is known is complete up 
 has not shown yet: below that bound the updates of a row are all there, and the first row that is left of them is
 the answer. Only where the first rows have all been taken away again are more fetched, twice as many each time. So
 the cost of a key follows how many of its first rows are gone in newer layers, not how many rows it has.
+
+Rows that were taken away and have not come (*owed* ones) are passed over, and that there are such is told.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from slipstream.trace import rows as _rows
-from slipstream.trace.equality import equal
+from slipstream.trace.equality import Bools, equal
 from slipstream.trace.layer import Part
 from slipstream.trace.naming import Ints
 from slipstream.trace.scan import OpenPiece
@@ -26,26 +28,31 @@ _NO_BOUND = np.iinfo(np.int64).max
 
 def heads(
     pieces: Sequence[OpenPiece], schema: pa.Schema, h: Ints, keys: Sequence[pa.Array]
-) -> tuple[Ints, pa.Table]:
-    """For each probe the rows of its key with the least `r`, all that tie with the least, with the probe's index.
+) -> tuple[Ints, pa.Table, Bools]:
+    """For each probe the rows of its key with the least `r`, all that tie with the least, with the probe's index; and
+    of which probes such rows are owed as would come before those or tie with them.
 
     `h` is sorted, and `keys` are in its order. A key that holds no rows has none.
     """
+    owed = np.zeros(len(h), dtype=bool)
     indexes: list[Ints] = []
     tables: list[pa.Table] = []
     waiting = np.arange(len(h))
     size = _FIRST_ROWS
     while len(waiting):
         probes, found, bound = _fronts(pieces, schema, h, keys, waiting, size)
-        kept, at = _consolidated(probes, found)
+        kept, at, left = _consolidated(probes, found)
         place = np.searchsorted(waiting, at)
         known = _rows.integers(kept, "r") < bound[place]
         known |= bound[place] == _NO_BOUND
-        kept, at, place = kept.filter(pa.array(known)), at[known], place[known]
+        there = known & (left > 0)
+        least = bound.copy()
+        np.minimum.at(least, place[there], _rows.integers(kept, "r")[there])
+        owing = known & (left < 0) & (_rows.integers(kept, "r") <= least[place])
+        owed[at[owing]] = True
+        kept, at, place = kept.filter(pa.array(there)), at[there], place[there]
         r = _rows.integers(kept, "r")
-        first = np.append(True, at[1:] != at[:-1]) if len(at) else np.empty(0, dtype=bool)
-        least = np.repeat(r[first], np.diff(np.append(np.flatnonzero(first), len(at))))
-        tied = r == least
+        tied = r == least[place]
         indexes.append(at[tied])
         tables.append(kept.filter(pa.array(tied)))
         answered = np.zeros(len(waiting), dtype=bool)
@@ -53,7 +60,7 @@ def heads(
         waiting = waiting[~answered & (bound != _NO_BOUND)]
         size *= 2
     table = pa.concat_tables(tables).combine_chunks() if tables else schema.empty_table()
-    return np.concatenate(indexes) if indexes else np.empty(0, dtype=np.int64), table
+    return np.concatenate(indexes) if indexes else np.empty(0, dtype=np.int64), table, owed
 
 
 def _fronts(
@@ -105,12 +112,14 @@ def _belongs(
     return same
 
 
-def _consolidated(probes: Ints, table: pa.Table) -> tuple[pa.Table, Ints]:
-    """Updates added up by probe and row, those that are left, by probe and then by `r`; and their probes."""
+def _consolidated(probes: Ints, table: pa.Table) -> tuple[pa.Table, Ints, Ints]:
+    """Updates added up by probe and row, those that do not cancel out, by probe and then by `r`; their probes, and how
+    often they are there.
+    """
     values = [_rows.column(table, name) for name in _rows.value_columns(table.schema)]
     groups = _rows.group_rows([probes, _rows.integers(table, "r")], values)
     if len(groups.starts) == 0:
-        return table, probes
-    left = np.add.reduceat(_rows.integers(table, "diff")[groups.order], groups.starts) > 0
-    rows = groups.order[groups.starts[left]]
-    return table.take(pa.array(rows)).combine_chunks(), probes[rows]
+        return table, probes, probes
+    times = np.add.reduceat(_rows.integers(table, "diff")[groups.order], groups.starts)
+    rows = groups.order[groups.starts[times != 0]]
+    return table.take(pa.array(rows)).combine_chunks(), probes[rows], times[times != 0]

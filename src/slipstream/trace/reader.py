@@ -6,7 +6,7 @@ already there, so listing again finds it.
 
 What a trace holds as of `t`: a *bag* (its layers have a column `r`) holds each row as often as the updates
 of epochs up to `t` add up to; a *keyed* trace holds for each key its version of the greatest epoch up to
-`t`, unless that is a tombstone (`diff` 0).
+`t`, unless that is a tombstone (`diff` 0). Of what it holds, changes have only what is shown (`diff` 1).
 
 The cost of `newest`, `matches`, `heads` and `head` follows what is asked for and the number of layers, not the size
 of the trace. `snapshot` reads everything, a bounded amount at a time. `changes` needs the log and reads the
@@ -21,6 +21,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from slipstream.errors import HistoryForgotten, MissingLayer, UnknownSchema
 from slipstream.trace import rows as _rows
@@ -81,7 +82,9 @@ class TraceReader:
 
         `h` is sorted, and `keys` are in its order.
         """
-        values = _rows.value_columns(self.schema)
+        return self._newest(h, keys, _rows.value_columns(self.schema))
+
+    def _newest(self, h: Ints, keys: Sequence[pa.Array], values: list[str]) -> tuple[Bools, pa.Table]:
         found = np.zeros(len(h), dtype=bool)
         source = np.zeros(len(h), dtype=np.int64)
         taken: list[pa.RecordBatch] = []
@@ -149,9 +152,10 @@ class TraceReader:
                 return table
             size *= 2
 
-    def heads(self, h: Ints, keys: Sequence[pa.Array]) -> tuple[Ints, pa.Table]:
+    def heads(self, h: Ints, keys: Sequence[pa.Array]) -> tuple[Ints, pa.Table, Bools]:
         """For each probe the rows of its key that come first in the order of `r`, and all that tie with them,
-        with the probe's index. `h` is sorted, and `keys` are in its order.
+        with the probe's index; and of which probes rows before those, or tied with them, are owed. `h` is sorted, and
+        `keys` are in its order.
         """
         return heads(self._pieces, self.schema, h, keys)
 
@@ -233,18 +237,19 @@ class TraceReader:
         firsts = groups.starts
         base = self._base(since, until)
         probes = table.take(pa.array(firsts))
-        known, values = base.newest(
-            _rows.integers(probes, "h"), [_rows.column(probes, name) for name in names]
-        )
+        shown = _rows.value_columns(table.schema)
+        asked = (_rows.integers(probes, "h"), [_rows.column(probes, name) for name in names])
+        known, values = base._newest(*asked, [*shown, "diff"])
+        known &= np.asarray(pc.equal(_rows.column(values, "diff"), 1).fill_null(False))
+        values = values.select(shown)
         before = table.slice(0, max(table.num_rows - 1, 0))
         had = np.zeros(table.num_rows, dtype=bool)
-        had[1:] = _rows.integers(before, "diff") != 0
+        had[1:] = _rows.integers(before, "diff") > 0
         had[firsts] = known
         earlier = np.arange(-1, table.num_rows - 1)
         earlier[firsts] = table.num_rows + np.arange(len(firsts))
-        shown = _rows.value_columns(table.schema)
         both = pa.concat_tables([table.select(shown), values]).combine_chunks() if shown else None
-        has = _rows.integers(table, "diff") != 0
+        has = _rows.integers(table, "diff") > 0
         same = had & has
         if both is not None:
             here, there = pa.array(np.arange(table.num_rows)), pa.array(np.maximum(earlier, 0))

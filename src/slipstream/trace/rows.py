@@ -12,9 +12,10 @@ with long runs of ties.
 A bag's rows may carry sums beside their multiplicity (`s0`, `s1`, ...: whole numbers). They are no part of what makes a
 row the same, and are added up as multiplicities are.
 
-Rows can be equal and yet not the same bits: 0.0 and -0.0, or maps in another order. Of such rows the one
+Rows can be equal and yet not the same bits: 0.0 and -0.0, or keys that are maps in another order. Of such rows the one
 with the least exact text stands for all, so that a sum of updates has one representation whatever the order
-of merging.
+of merging. Maps among a bag's values are another matter: a query may ask for a map's first entry, so there maps in
+another order are other rows.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ import pyarrow as pa
 from slipstream.trace.equality import Bools, ambiguous, equal, texts
 
 __all__ = [
+    "OWING",
     "Groups",
     "added_columns",
     "collapse_keyed",
@@ -36,6 +38,7 @@ __all__ = [
     "consolidate",
     "equal",
     "group_rows",
+    "identity",
     "identity_columns",
     "in_order",
     "integers",
@@ -49,6 +52,10 @@ __all__ = [
 
 Ints = npt.NDArray[np.int64]
 _ODD = 0x9E3779B97F4A7C15
+OWING = -1
+"""The diff of a key in a keyed trace that is kept and yet shows no row, because rows of it were taken away that have
+not come.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,8 +75,15 @@ class Groups:
         return len(self.starts) == len(self.order)
 
 
-def group_rows(hashes: Sequence[Ints], columns: Sequence[pa.Array], within: Sequence[Ints] = ()) -> Groups:
-    """Order rows by `hashes`, rows equal in `columns` adjacent, and those by `within` and then position."""
+def group_rows(
+    hashes: Sequence[Ints],
+    columns: Sequence[pa.Array],
+    within: Sequence[Ints] = (),
+    stored: Sequence[pa.Array] = (),
+) -> Groups:
+    """Order rows by `hashes`, rows equal in `columns`, and in `stored` with maps in the same order, adjacent, and those
+    by `within` and then position.
+    """
     order = _order_by(hashes)
     if len(order) == 0:
         return Groups(order, order)
@@ -79,10 +93,12 @@ def group_rows(hashes: Sequence[Ints], columns: Sequence[pa.Array], within: Sequ
         ordered = keys[order]
         fresh[1:] |= ordered[1:] != ordered[:-1]
     repeats = np.flatnonzero(~fresh)
-    if len(repeats) and columns:
-        same = _neighbours_equal(columns, order, repeats)
+    if len(repeats) and (columns or stored):
+        same = _neighbours_equal(columns, order, repeats) & _neighbours_equal(
+            stored, order, repeats, ordered=True
+        )
         if not same.all():
-            order, fresh = _separate(columns, order, fresh, repeats[~same])
+            order, fresh = _separate(columns, stored, order, fresh, repeats[~same])
             repeats = np.flatnonzero(~fresh)
     if len(repeats) and within:
         order = _sort_inside(order, fresh, within)
@@ -118,6 +134,13 @@ def _numbered(schema: pa.Schema, letter: str) -> list[str]:
 def identity_columns(schema: pa.Schema) -> list[str]:
     """The columns that make two rows the same thing: the row in a bag, the key in a keyed trace."""
     return key_columns(schema) + (value_columns(schema) if is_bag(schema) else [])
+
+
+def identity(table: pa.Table) -> tuple[list[pa.Array], list[pa.Array]]:
+    """Those columns: keys, and values, in which the order of a map counts."""
+    values = value_columns(table.schema) if is_bag(table.schema) else []
+    keys, rest = ([column(table, name) for name in names] for names in (key_columns(table.schema), values))
+    return keys, rest
 
 
 def layer_schema(schema: pa.Schema) -> pa.Schema:
@@ -211,9 +234,9 @@ def _group_table(table: pa.Table, within: list[Ints]) -> Groups:
     hashes = [integers(table, "h")]
     if is_bag(table.schema):
         hashes.append(integers(table, "r"))
-    columns = [column(table, name) for name in identity_columns(table.schema)]
-    groups = group_rows(hashes, columns, within)
-    unclear = [] if groups.distinct else [array for array in columns if ambiguous(array)]
+    keys, values = identity(table)
+    groups = group_rows(hashes, keys, within, values)
+    unclear = [] if groups.distinct else [array for array in (*keys, *values) if ambiguous(array)]
     return _settled(groups, within, unclear) if unclear else groups
 
 
@@ -252,20 +275,25 @@ def _like_next(keys: Ints, order: Ints) -> Bools:
     return same
 
 
-def _neighbours_equal(columns: Sequence[pa.Array], order: Ints, positions: Ints) -> Bools:
+def _neighbours_equal(
+    columns: Sequence[pa.Array], order: Ints, positions: Ints, *, ordered: bool = False
+) -> Bools:
     here, before = pa.array(order[positions]), pa.array(order[positions - 1])
     same = np.ones(len(positions), dtype=bool)
     for array in columns:
-        same &= equal(array.take(here), array.take(before))
+        same &= equal(array.take(here), array.take(before), ordered=ordered)
     return same
 
 
-def _separate(columns: Sequence[pa.Array], order: Ints, fresh: Bools, differing: Ints) -> tuple[Ints, Bools]:
+def _separate(
+    columns: Sequence[pa.Array], stored: Sequence[pa.Array], order: Ints, fresh: Bools, differing: Ints
+) -> tuple[Ints, Bools]:
     """Put the rows of each run in which hashes collide into the order of their texts."""
     runs = np.cumsum(fresh)
     at = np.flatnonzero(np.isin(runs, runs[differing]))
     rows = order[at]
-    keyed = sorted(zip(runs[at].tolist(), texts(columns, rows), rows.tolist(), strict=True))
+    told = list(zip(texts(columns, rows), texts(stored, rows, ordered=True), strict=True))
+    keyed = sorted(zip(runs[at].tolist(), told, rows.tolist(), strict=True))
     order, fresh = order.copy(), fresh.copy()
     order[at] = [row for _, _, row in keyed]
     fresh[at] = [i == 0 or keyed[i][:2] != keyed[i - 1][:2] for i in range(len(keyed))]

@@ -49,16 +49,16 @@ def problem_of(layer: Layer) -> str | None:
         return "rows lie outside the layer's epochs"
     if bag and not _rows.says_something(table).all():
         return "a bag holds an update of multiplicity 0"
-    if not bag and not bool(np.isin(diffs, (0, 1)).all()):
-        return "a keyed layer holds a diff other than 0 and 1"
+    if not bag and not bool(np.isin(diffs, (0, 1, _rows.OWING)).all()):
+        return "a keyed layer holds a diff other than 0, 1 and -1"
     if not bag and layer.name.kind == "flat" and layer.name.lo == 1 and not diffs.all():
         return "a layer from epoch 1 on holds tombstones"
     if not _rows.in_order(table):
         return "rows are not in canonical order"
     hashes = [h, _rows.integers(table, "r")] if bag else [h]
-    columns = [_rows.column(table, name) for name in _rows.identity_columns(table.schema)]
+    keys, values = _rows.identity(table)
     if layer.name.kind == "log":
-        columns.append(_rows.column(table, "epoch"))
-    if not _rows.group_rows(hashes, columns).distinct:
+        keys.append(_rows.column(table, "epoch"))
+    if not _rows.group_rows(hashes, keys, stored=values).distinct:
         return "a row or key is there twice"
     return None
