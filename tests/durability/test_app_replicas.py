@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import slipstream as sl
-from slipstream.durability import recovery
+from slipstream.durability import families
 from slipstream.durability.homecoming import all_home
 from slipstream.durability.inbox import newest_manifest
 from slipstream.durability.replica import Replica
@@ -209,7 +209,7 @@ def test_a_replica_may_be_any_filesystem_that_fsspec_knows(spark: SparkSession, 
 def test_an_app_goes_on_with_its_state_still_on_the_replica(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recovery, "LARGE", 1)
+    monkeypatch.setattr(families, "LARGE", 1)
     lake, url = Lake(spark, tmp_path), f"file://{tmp_path}/replica"
     lake.more(3)
     with lake.app(url) as app:

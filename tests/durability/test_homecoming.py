@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from slipstream.clock import ManualClock
-from slipstream.durability import inbox, recovery
+from slipstream.durability import families, inbox
 from slipstream.durability.agent import Agent
 from slipstream.durability.board import Board, read_replication
 from slipstream.durability.checksum import sums_line
@@ -49,7 +49,7 @@ def url(tmp_path: Path) -> str:
 @pytest.fixture
 def engine(tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pretend]:
     """An engine on a store restored from it, in which no layer that has rows is at home."""
-    monkeypatch.setattr(recovery, "LARGE", 1)
+    monkeypatch.setattr(families, "LARGE", 1)
     monkeypatch.setattr(inbox, "_PAUSES", ())
     running = Pretend.start(tmp_path / "store", url)
     yield running
@@ -141,7 +141,7 @@ def test_another_replica_that_is_whole_does_as_well(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, harmed: str, harm: str
 ) -> None:
     """Also where it has merged its layers otherwise."""
-    monkeypatch.setattr(recovery, "LARGE", 1)
+    monkeypatch.setattr(families, "LARGE", 1)
     monkeypatch.setattr(inbox, "_PAUSES", ())
     urls = [f"file://{tmp_path}/{name}" for name in ("one", "two")]
     lost = Pretend.start(tmp_path / "lost", *urls)

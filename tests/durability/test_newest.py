@@ -11,8 +11,8 @@ import pytest
 
 from slipstream.clock import ManualClock
 from slipstream.durability.board import Replication
+from slipstream.durability.evidence import Restoring
 from slipstream.durability.newest import find_newest, lost, newest_epoch
-from slipstream.durability.recovery import Restoring
 from slipstream.durability.survey import write_restoring
 from slipstream.durability.timetravel import resolve_epoch
 from slipstream.errors import LostLineage, SlipstreamError

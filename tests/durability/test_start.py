@@ -618,7 +618,7 @@ def test_a_view_that_is_to_be_computed_anew_may_lack_its_layers(store: Path) -> 
 
 
 def test_large_layers_are_left_on_the_replica(store: Path, one: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("slipstream.durability.recovery.LARGE", 1)
+    monkeypatch.setattr("slipstream.durability.families.LARGE", 1)
     shutil.rmtree(store)
     Pretend.start(store, one).close()
     assert (store / layout.AWAY).exists()

@@ -18,10 +18,11 @@ from slipstream.durability import inbox, joining, recovery
 from slipstream.durability import start as starting
 from slipstream.durability.agent import parts
 from slipstream.durability.agent.upkeep import Upkeep
+from slipstream.durability.evidence import Commit, Local
 from slipstream.durability.healing import Healing
 from slipstream.durability.ledger import StoreLedger
 from slipstream.durability.manifest import CommitName
-from slipstream.durability.recovery import Commit, Local, Plan
+from slipstream.durability.recovery import Plan
 from slipstream.epoch.loop import Loop
 from slipstream.errors import CannotRecover, DamagedLayer, DamagedLineage
 from slipstream.store import chain, lineage

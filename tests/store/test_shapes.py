@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from slipstream.durability.board import Progress, Replication, Trouble, read_replication
 from slipstream.durability.checksum import sums_of
+from slipstream.durability.evidence import Restoring
 from slipstream.durability.manifest import ClaimName, CommitName, Kept, Manifest, Segment, Stored
 from slipstream.durability.newest import find_newest
-from slipstream.durability.recovery import Restoring
 from slipstream.durability.start import plan_start
 from slipstream.durability.survey import read_progress, read_restoring, survey
 from slipstream.durability.timetravel import resolve_epoch

@@ -23,11 +23,12 @@ from itertools import pairwise
 from pathlib import Path
 
 from slipstream.durability.checksum import MODULUS, read_totals
+from slipstream.durability.evidence import Local, Remote
 from slipstream.durability.homecoming import all_home, listed_away
 from slipstream.durability.inbox import look
 from slipstream.durability.joining import Guarded, Opener
 from slipstream.durability.manifest import OWNER, ClaimName, CommitName, Segment, Stored
-from slipstream.durability.recovery import Examined, Kind, Local, Remote, decide, examine
+from slipstream.durability.recovery import Examined, Kind, decide, examine
 from slipstream.durability.replica import Objects, Replica, checked_body, shown
 from slipstream.durability.splice import splice
 from slipstream.durability.start import start

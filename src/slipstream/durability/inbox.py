@@ -25,6 +25,7 @@ from typing import Any
 
 from slipstream.clock import Clock, SystemClock
 from slipstream.durability.checksum import totals_of
+from slipstream.durability.evidence import Commit, Remote, Wanted
 from slipstream.durability.joining import UNKNOWN, Guarded, Opener, is_named, read_owner
 from slipstream.durability.manifest import (
     ClaimName,
@@ -36,7 +37,6 @@ from slipstream.durability.manifest import (
     valid_commits,
 )
 from slipstream.durability.pack import decode_schema, unpack
-from slipstream.durability.recovery import Commit, Remote, Wanted
 from slipstream.durability.replica import Objects, Replica, checked_body, shown
 from slipstream.durability.work import LayerWork
 from slipstream.errors import DamagedObject, LayerAway, ReplicaTrouble, SlipstreamError

@@ -28,121 +28,34 @@ whole, so that needs no consent.
 exception: where the store is gone, and a replica holds nothing but the name of its app or a claim from before the
 first epoch, no epoch was ever durable. Whether there were any that are lost with the store nobody can say, so that
 needs consent.
-
-A layer of the store counts only if this history made it: its incarnation's log is here, or a commit has its digest,
-or an unfinished recovery of this very history brought it. What is left over from another history is dropped.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from functools import cached_property
 
-from slipstream.durability.board import Replication, safe_epoch
-from slipstream.durability.manifest import CommitName, Kept, Manifest, Stored
-from slipstream.durability.splice import Chain, Copies, contradict, splice
+from slipstream.durability.board import safe_epoch
+from slipstream.durability.evidence import Layer, Local, Remote, Wanted
+from slipstream.durability.families import (
+    Family,
+    Found,
+    LostHistory,
+    commits_of,
+    families_of,
+    found_for,
+    is_covered,
+    strangers_of,
+    up_to,
+)
+from slipstream.durability.splice import Chain, splice
 from slipstream.errors import CannotRecover, MissingLayer, OtherApp, OtherReplica, SlipstreamError, WouldLose
 from slipstream.store.catalog import Catalog, owner_of
-from slipstream.store.layers import combined
 from slipstream.store.store import Identity
-from slipstream.trace import PLACES, Fence, LayerName, Span, cover, history_reach, readable_from, tile
-
-Names = Mapping[str, tuple[LayerName, ...]]
-Layer = tuple[str, LayerName]
-"""A trace and one of its layers."""
-
-LARGE = 4 << 20
-"""Bytes of a layer from which on it may be left on its replica at first."""
+from slipstream.trace import Span, cover, tile
 
 _UNKNOWN = 1 << 62
-
-
-@dataclass(frozen=True)
-class Restoring:
-    """A recovery that was begun: layers from this incarnation on were brought for the history with this line."""
-
-    incarnation: int
-    log: int
-    digest: str
-    said: str
-
-
-@dataclass(frozen=True)
-class Local:
-    """What is left of a store. copies: its logs; None where its chain is known to be whole, and was read from its base.
-    layers: the sound ones that no fence bars; damaged: the others, and what is wrong with each. digests: of sound
-    layers, as far as they matter. documents: what is wrong with either copy of a document. progress: what the agent
-    said last, None if it cannot be read. life: whether there is anything that a new store would not have.
-    """
-
-    root: str
-    identity: Identity | None = None
-    catalog: Catalog | None = None
-    chain: Chain = field(default_factory=Chain)
-    copies: Copies | None = None
-    layers: Names = field(default_factory=dict)
-    damaged: Mapping[Layer, str] = field(default_factory=dict)
-    digests: Mapping[Layer, str] = field(default_factory=dict)
-    fences: frozenset[Fence] = frozenset()
-    documents: tuple[str, ...] = ()
-    progress: Replication | None = field(default_factory=Replication)
-    restoring: Restoring | None = None
-    life: bool = False
-
-
-@dataclass(frozen=True)
-class Commit:
-    """A commit of a replica: what it says, or what is wrong with it. totals: the epoch checksums that go with it."""
-
-    name: CommitName
-    manifest: Manifest | None = None
-    problem: str | None = None
-    catalog: Catalog | None = None
-    totals: Mapping[str, int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Remote:
-    """A replica. commits: those that count, newest first. overruled: those that do not, because of a later incarnation
-    that has none itself. copies: stretches of lineage. objects: which are there, and their sizes. incarnation: the
-    highest that left a trace there. life: whether anything is there of a store that had begun. bare: there is nothing
-    but whose replica it is, or who claimed it before the first epoch. error: why it cannot be read.
-    """
-
-    url: str
-    error: str | None = None
-    owner: Identity | None = None
-    commits: tuple[Commit, ...] = ()
-    overruled: tuple[Commit, ...] = ()
-    copies: Copies = field(default_factory=dict)
-    objects: Mapping[str, int] = field(default_factory=dict)
-    incarnation: int = 0
-    life: bool = False
-    bare: bool = False
-
-    @property
-    def reached(self) -> int | None:
-        """The epoch of its newest commit, damaged or not; None if nobody can say what it once had."""
-        if self.error is not None or (not self.commits and (self.objects or self.owner is None)):
-            return None
-        return max((commit.name.epoch for commit in self.commits), default=0)
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """A layer to be brought from a replica. stored: the object that it is in, None for an empty layer. instead: of a
-    large one, the layers of each other replica that would do as well.
-    """
-
-    trace: str
-    kept: Kept
-    url: str
-    stored: Stored | None
-    schema: str
-    instead: tuple[tuple[Wanted, ...], ...] = ()
 
 
 class Kind(StrEnum):
@@ -213,9 +126,9 @@ def decide(
             return Plan(Kind.REFUSE, judged=judged, error=error)
         why = tuple(f"accepted: {each}" for each in gone)
         return Plan(Kind.START_EMPTY, judged=judged, identity=owner, why=why)
-    families = _families(local, remotes, owner, overruled=False)
+    families = families_of(local, remotes, owner, overruled=False)
     if any(remote.overruled for remote in remotes):
-        families += _families(local, remotes, owner, overruled=True)
+        families += families_of(local, remotes, owner, overruled=True)
     best = max((_judged(family, remotes, safe_on, rebuild) for family in families), key=_rank)
     if best.impossible:
         error = _impossible(local, best.impossible, judged)
@@ -234,9 +147,9 @@ def substitutes_for(layer: Layer, local: Local, remotes: Sequence[Remote]) -> tu
     never can. The history that a layer holds is given up only if there are replicas and each was heard.
     """
     trace, name = layer
-    family = _families(local, remotes, local.identity, overruled=False)[0]
+    family = families_of(local, remotes, local.identity, overruled=False)[0]
     catalog = local.catalog or Catalog()
-    found = _found(family, catalog, ())
+    found = found_for(family, catalog, ())
     if trace not in found.traces:
         return ()
     mine = [each for each in found.mine.get(trace, ()) if each != name]
@@ -249,20 +162,7 @@ def substitutes_for(layer: Layer, local: Local, remotes: Sequence[Remote]) -> tu
             continue
         return tuple(theirs[each] for each in sorted({piece.layer for piece in pieces}) if each in theirs)
     heard = bool(remotes) and all(remote.error is None for remote in remotes)
-    return () if logged and heard and _covered(mine, family.chain.history.frontier) else None
-
-
-@dataclass(frozen=True)
-class LostHistory:
-    """History of a view that must be there, from epoch `kept` on, and is there only from `left` on."""
-
-    view: str
-    trace: str
-    kept: int
-    left: int
-
-    def __str__(self) -> str:
-        return f"the history of '{self.view}' before epoch {self.left} is lost (it was kept from epoch {self.kept} on)"
+    return () if logged and heard and is_covered(mine, family.chain.history.frontier) else None
 
 
 @dataclass(frozen=True)
@@ -281,52 +181,24 @@ class Examined:
 
 def examine(local: Local, remotes: Sequence[Remote] = ()) -> Examined:
     """Look through a store, with or without the copies that replicas have. All of its logs must have been read."""
-    family = _families(local, remotes, local.identity, overruled=False)[0]
-    found = _found(family, local.catalog or Catalog(), ())
+    family = families_of(local, remotes, local.identity, overruled=False)[0]
+    found = found_for(family, local.catalog or Catalog(), ())
     frontier = family.chain.history.frontier
     uncovered = {}
     for trace in found.traces:
         try:
-            cover(_upto(found.every(trace), frontier), frontier, Span.whole(), directory=trace)
+            cover(up_to(found.every(trace), frontier), frontier, Span.whole(), directory=trace)
         except MissingLayer as gap:
             uncovered[trace] = str(gap).partition(". ")[0]
     shown = (trace for trace in found.traces if trace not in uncovered)
-    forgotten = (found.lost(trace, _upto(found.every(trace), frontier), frontier) for trace in shown)
+    forgotten = (found.lost(trace, up_to(found.every(trace), frontier), frontier) for trace in shown)
     return Examined(
         chain=family.chain,
         lost=tuple(_lost_lineage(family)),
-        strangers=tuple(sorted(_strangers(family))),
+        strangers=tuple(sorted(strangers_of(family))),
         uncovered=uncovered,
         forgotten=tuple(each for each in forgotten if each is not None),
     )
-
-
-@dataclass(frozen=True)
-class _Family:
-    """Copies of one history: the store, if it is one of them, and replicas. overruled: commits count although a later
-    incarnation began before them.
-    """
-
-    local: Local
-    own: bool
-    remotes: tuple[Remote, ...]
-    chain: Chain
-    overruled: bool = False
-
-    @property
-    def logged(self) -> bool:
-        """Whether the store has lineage of its own for this history."""
-        return self.own and (self.local.copies is None or bool(self.logs))
-
-    @cached_property
-    def logs(self) -> frozenset[int]:
-        """The logs of this history of which the store has at least a line."""
-        copies = (self.local.copies or {}) if self.own else {}
-        return frozenset(
-            log
-            for log, raw in self.chain.logs.items()
-            if any(set(each.split(b"\n")) & set(raw.split(b"\n")[:-1]) for each in copies.get(log, ()))
-        )
 
 
 @dataclass(frozen=True)
@@ -363,47 +235,7 @@ def _owner(local: Local, remotes: Sequence[Remote], app: str) -> Identity | Slip
     return ours
 
 
-def _families(
-    local: Local, remotes: Sequence[Remote], owner: Identity | None, *, overruled: bool
-) -> list[_Family]:
-    """The histories that there are: copies that do not contradict each other are of one."""
-    app = None if owner is None else owner.id
-    if local.copies is None:
-        return [_Family(local, True, (), local.chain)]
-    if overruled:
-        remotes = [replace(each, commits=(*each.commits, *each.overruled)) for each in remotes]
-    groups: list[tuple[bool, list[Remote]]] = [(True, [])]
-    for remote in remotes:
-        for own, members in groups:
-            known = [local.copies] if own else []
-            known += [each.copies for each in members]
-            if not any(contradict(each, remote.copies, app) for each in known):
-                members.append(remote)
-                break
-        else:
-            groups.append((False, [remote]))
-    families = []
-    for own, members in groups:
-        copies = [local.copies] if own else []
-        chain = splice([*copies, *(each.copies for each in members)], app)
-        if overruled:
-            chain = _without_idle(chain, [*copies, *(each.copies for each in members)], app)
-        families.append(_Family(local, own, tuple(members), chain, overruled))
-    return families
-
-
-def _without_idle(chain: Chain, copies: Sequence[Copies], app: str | None) -> Chain:
-    """The history without the newest incarnations that computed nothing."""
-    idle = set()
-    for began in reversed(chain.begins):
-        if began.incarnation in chain.computed_by.values():
-            break
-        idle.add(began.incarnation)
-    shorter = splice([{log: each for log, each in copy.items() if log not in idle} for copy in copies], app)
-    return shorter if shorter.history.frontier > chain.history.frontier else chain
-
-
-def _judged(family: _Family, remotes: Sequence[Remote], safe_on: int, rebuild: Collection[str]) -> _Candidate:
+def _judged(family: Family, remotes: Sequence[Remote], safe_on: int, rebuild: Collection[str]) -> _Candidate:
     """The best that can be made of one history."""
     chain, local = family.chain, family.local
     history = chain.history
@@ -422,7 +254,7 @@ def _judged(family: _Family, remotes: Sequence[Remote], safe_on: int, rebuild: C
             "no catalog can be read anywhere: nobody can say which traces there are",
         )
         return _Candidate(base, family.own, impossible=absent)
-    found = _found(family, catalog or Catalog(), rebuild)
+    found = found_for(family, catalog or Catalog(), rebuild)
     epoch = found.newest(frontier)
     promised = _promised(family, remotes, safe_on, sure=not gone and _knows_its_end(family, epoch))
     fetch, forgotten = found.chosen(epoch)
@@ -468,21 +300,23 @@ def _kind(own: bool, epoch: int, frontier: int, fetch: Sequence[Wanted]) -> Kind
     return Kind.FETCH if fetch else Kind.GO_ON
 
 
-def _catalog(family: _Family) -> tuple[Catalog | None, bool]:
+def _catalog(family: Family) -> tuple[Catalog | None, bool]:
     """The catalog of the newest incarnation that has one, and whether it is the store's."""
     best: tuple[int, Catalog | None, bool] = (-1, None, True)
     if family.own and family.local.catalog is not None:
         logs = family.local.copies
         best = (max(logs, default=0) if logs is not None else _UNKNOWN, family.local.catalog, True)
-    for commit in _commits(family):
+    for commit in commits_of(family):
         if commit.catalog is not None and commit.name.incarnation > best[0]:
             best = (commit.name.incarnation, commit.catalog, False)
     return best[1], best[2]
 
 
-def _older_catalog(family: _Family, catalog: Catalog, *, own: bool) -> list[str]:
+def _older_catalog(family: Family, catalog: Catalog, *, own: bool) -> list[str]:
     """What a catalog lacks that the newest commit has: then that commit had a later one, which cannot be read."""
-    newest = max(_commits(family), key=lambda each: (each.name.incarnation, each.name.sequence), default=None)
+    newest = max(
+        commits_of(family), key=lambda each: (each.name.incarnation, each.name.sequence), default=None
+    )
     if newest is None or newest.manifest is None or newest.catalog is not None:
         return []
     if own and newest.name.incarnation <= max(family.local.copies or (), default=0):
@@ -497,7 +331,7 @@ def _older_catalog(family: _Family, catalog: Catalog, *, own: bool) -> list[str]
     return [what] if lacks else []
 
 
-def _own_frontier(family: _Family) -> int:
+def _own_frontier(family: Family) -> int:
     """How far the store itself was computed, by its lineage or by its layers."""
     if family.local.copies is None:
         return family.chain.history.frontier
@@ -506,22 +340,7 @@ def _own_frontier(family: _Family) -> int:
     return max([splice([family.local.copies], None).history.frontier, *reached])
 
 
-def _commits(family: _Family) -> list[Commit]:
-    """The commits that belong to a history, of all replicas."""
-    chain = family.chain
-    known = {began.incarnation for began in chain.begins}
-    return [
-        commit
-        for remote in family.remotes
-        for commit in remote.commits
-        if commit.manifest is not None
-        and commit.name.incarnation in known
-        and commit.name.epoch <= chain.history.frontier
-        and chain.bounded(commit.name.epoch, commit.name.incarnation) == commit.name.epoch
-    ]
-
-
-def _lost_lineage(family: _Family) -> list[str]:
+def _lost_lineage(family: Family) -> list[str]:
     """What shows that more lineage was there than can be read."""
     chain, local = family.chain, family.local
     frontier, tip = chain.history.frontier, chain.tip
@@ -549,7 +368,7 @@ def _lost_lineage(family: _Family) -> list[str]:
     return found
 
 
-def _was_unflushed(family: _Family) -> bool:
+def _was_unflushed(family: Family) -> bool:
     """Whether all that is missing at the end of the lineage is known not to have been flushed."""
     said, chain = family.local.progress, family.chain
     if not family.own or said is None or not said.incarnation:
@@ -557,13 +376,15 @@ def _was_unflushed(family: _Family) -> bool:
     return chain.bounded(said.persisted, said.incarnation) <= chain.history.frontier
 
 
-def _promised(family: _Family, remotes: Sequence[Remote], safe_on: int, *, sure: bool) -> int:
+def _promised(family: Family, remotes: Sequence[Remote], safe_on: int, *, sure: bool) -> int:
     """The newest epoch that was ever called safe, as far as can be told; _UNKNOWN where too little is. sure: the store
     itself knows, whatever replicas were not heard.
     """
     chain, local = family.chain, family.local
     known = [chain.history.safe]
-    known += [min(commit.manifest.safe, commit.name.epoch) for commit in _commits(family) if commit.manifest]
+    known += [
+        min(commit.manifest.safe, commit.name.epoch) for commit in commits_of(family) if commit.manifest
+    ]
     progress = local.progress if family.own else None
     if progress is not None:
         told = [progress.safe, *(each.durable for each in progress.replicas.values())]
@@ -575,7 +396,7 @@ def _promised(family: _Family, remotes: Sequence[Remote], safe_on: int, *, sure:
     return max([*known, safe_epoch([each for each in reached if each is not None], needed)])
 
 
-def _reached(family: _Family, remote: Remote) -> int | None:
+def _reached(family: Family, remote: Remote) -> int | None:
     """How far a replica was, of this history if it is one of its copies."""
     if remote.reached is None or remote not in family.remotes:
         return remote.reached
@@ -583,14 +404,14 @@ def _reached(family: _Family, remote: Remote) -> int | None:
     return max((family.chain.bounded(name.epoch, name.incarnation) for name in names), default=0)
 
 
-def _knows_its_end(family: _Family, epoch: int) -> bool:
+def _knows_its_end(family: Family, epoch: int) -> bool:
     """Whether the store itself can say what was safe: it never lags a replica."""
     said = family.local.progress
     at_end = epoch == family.chain.history.frontier
     return family.logged and (at_end or (said is not None and said.incarnation > 0))
 
 
-def _was_persisted(family: _Family) -> bool:
+def _was_persisted(family: Family) -> bool:
     """Whether epochs were called persisted, or that cannot be told."""
     progress = family.local.progress
     if not family.logged or progress is None:
@@ -598,248 +419,9 @@ def _was_persisted(family: _Family) -> bool:
     return family.chain.bounded(progress.persisted, progress.incarnation) > 0
 
 
-@dataclass(frozen=True)
-class _Found:
-    """The layers that there are for one history: the store's own, and those on replicas that it lacks."""
-
-    traces: tuple[str, ...]
-    shown: Mapping[
-        str, tuple[str, int]
-    ]  # by trace, a view that is read from it, and where its history begins
-    kept: int  # the epoch from which on history is kept
-    mine: Names
-    theirs: Mapping[str, Mapping[LayerName, Wanted]]
-    by_replica: Mapping[tuple[str, str], Mapping[LayerName, Wanted]]  # all that each has of a trace
-    drop: tuple[Layer, ...]
-
-    def newest(self, frontier: int) -> int:
-        """The newest epoch that everything can be read as of; 0 is the one before the first."""
-        if all(_covered(self.every(trace), frontier) for trace in self.traces):
-            return frontier
-        ends = [{name.hi for name in self.every(trace)} for trace in self.traces]
-        for epoch in sorted(set.intersection(*ends), reverse=True):
-            if all(_covered(self.every(trace), epoch) for trace in self.traces):
-                return epoch
-        return 0
-
-    def chosen(self, epoch: int) -> tuple[tuple[Wanted, ...], list[LostHistory]]:
-        """What to bring for an epoch, and which history is lost."""
-        fetch: list[Wanted] = []
-        forgotten: list[LostHistory] = []
-        for trace in self.traces:
-            mine = _upto(self.mine.get(trace, ()), epoch)
-            every = _upto(self.every(trace), epoch)
-            wanted: set[LayerName] = set()
-            if epoch and not _covered(mine, epoch):
-                wanted |= {piece.layer for piece in cover(every, epoch, Span.whole())}
-            if trace in self.shown:
-                wanted |= _history(mine, every, epoch)
-            lost = self.lost(trace, [*mine, *(name for name in every if name in wanted)], epoch)
-            forgotten += [lost] if lost is not None else []
-            theirs = self.theirs.get(trace, {})
-            chosen = [theirs[name] for name in sorted(wanted) if name in theirs]
-            fetch += [replace(each, instead=self._instead(each, mine, epoch)) for each in chosen]
-        return tuple(fetch), forgotten
-
-    def _instead(
-        self, wanted: Wanted, mine: Sequence[LayerName], epoch: int
-    ) -> tuple[tuple[Wanted, ...], ...]:
-        """What each other replica has that does as well as a layer: the same epochs, or all of them up to one."""
-        if wanted.kept.bytes < LARGE:
-            return ()
-        name = wanted.kept.layer
-        logged = name.is_log and wanted.trace in self.shown
-        found = []
-        for (url, trace), layers in self.by_replica.items():
-            if url == wanted.url or trace != wanted.trace:
-                continue
-            names = _upto([*mine, *layers], epoch)
-            for first, last, span, whole in (
-                (name.lo, name.hi, name.span, not logged),
-                (1, epoch, Span.whole(), True),
-            ):
-                with suppress(MissingLayer):
-                    pieces = tile(names, first, last, span, whole=whole)
-                    chosen = sorted({piece.layer for piece in pieces})
-                    found.append(tuple(layers[each] for each in chosen if each in layers))
-                    break
-        return tuple(found)
-
-    def lost(self, trace: str, names: Sequence[LayerName], epoch: int) -> LostHistory | None:
-        """What is lost of the history of a trace up to an epoch, if a view is read from it and these are its layers."""
-        if trace not in self.shown:
-            return None
-        view, since = self.shown[trace]
-        kept, left = min(max(self.kept, since), epoch), readable_from(names, epoch, Span.whole())
-        return LostHistory(view, trace, kept, left) if left > kept else None
-
-    def gaps(self, epoch: int) -> tuple[str, ...]:
-        """What is missing for an epoch."""
-        texts = []
-        for trace in self.traces:
-            try:
-                cover(_upto(self.every(trace), epoch), epoch, Span.whole(), directory=trace)
-            except MissingLayer as gap:
-                texts.append(str(gap).partition(". ")[0])
-        return tuple(texts)
-
-    def every(self, trace: str) -> list[LayerName]:
-        """The store's and all others."""
-        return [*self.mine.get(trace, ()), *self.theirs.get(trace, {})]
-
-
-def _found(family: _Family, catalog: Catalog, rebuild: Collection[str]) -> _Found:
-    chain, local = family.chain, family.local
-    every = catalog.identities()
-    identities = {trace: every[trace] for trace in every if owner_of(trace) not in rebuild}
-    strangers = _strangers(family)
-    kept: dict[Layer, str] = {}
-    for commit in _commits(family):
-        assert commit.manifest is not None
-        for trace, layers in commit.manifest.layers.items():
-            kept |= {(trace, each.layer): each.digest for each in layers}
-    mine: dict[str, tuple[LayerName, ...]] = {}
-    drop = set(local.damaged) | strangers
-    for trace, names in local.layers.items():
-        ours = [
-            name for name in names if _is_ours(family, trace, name, kept) and (trace, name) not in strangers
-        ]
-        drop |= {(trace, name) for name in names if name not in ours}
-        mine[trace] = tuple(name for name in ours if _counts(chain, name))
-    theirs: dict[str, dict[LayerName, Wanted]] = {}
-    by_replica: dict[tuple[str, str], dict[LayerName, Wanted]] = {}
-    for trace, identity in identities.items():
-        here = {_stretch(name) for name in mine.get(trace, ())}
-        offers: dict[tuple[int, int, int, int, str], Wanted] = {}
-        for wanted in _offers(family, trace, identity):
-            by_replica.setdefault((wanted.url, trace), {}).setdefault(wanted.kept.layer, wanted)
-            stretch = _stretch(wanted.kept.layer)
-            best = offers.get(stretch)
-            if stretch not in here and (
-                best is None or wanted.kept.layer.incarnation > best.kept.layer.incarnation
-            ):
-                offers[stretch] = wanted
-        theirs[trace] = {wanted.kept.layer: wanted for wanted in offers.values()}
-    shown: dict[str, tuple[str, int]] = {}
-    for name, view in catalog.views.items():
-        if view.trace not in shown or view.since < shown[view.trace][1]:
-            shown[view.trace] = (name, view.since)
-    return _Found(
-        traces=tuple(identities),
-        shown=shown,
-        kept=chain.history.kept,
-        mine=mine,
-        theirs=theirs,
-        by_replica=by_replica,
-        drop=tuple(sorted(drop)),
-    )
-
-
-def _offers(family: _Family, trace: str, identity: str) -> Iterable[Wanted]:
-    """The layers of a trace that replicas have, whole as far as a listing tells."""
-    counting = {commit.name for commit in _commits(family)}
-    for remote in family.remotes:
-        for commit in remote.commits:
-            manifest = commit.manifest
-            if manifest is None or commit.name not in counting or manifest.identities.get(trace) != identity:
-                continue
-            for each in manifest.layers.get(trace, ()):
-                stored = manifest.objects.get(each.object)
-                there = not each.object or (
-                    stored is not None and remote.objects.get(each.object) == stored.size
-                )
-                if there and _counts(family.chain, each.layer):
-                    yield Wanted(trace, each, remote.url, stored, manifest.schemas[trace])
-
-
-def _is_ours(family: _Family, trace: str, name: LayerName, kept: Mapping[Layer, str]) -> bool:
-    """Whether a layer of the store was made by this history."""
-    local = family.local
-    if local.copies is None:
-        return True
-    if name.incarnation in family.chain.logs and name.incarnation <= max(family.logs, default=0):
-        return True  # each log proves which one it follows
-    if name.incarnation in family.chain.brought:
-        return True
-    note = local.restoring
-    if note is not None and name.incarnation >= note.incarnation:
-        return family.chain.holds(note.log, note.digest)
-    digest = kept.get((trace, name))
-    return bool(digest) and digest == local.digests.get((trace, name))
-
-
-def _strangers(family: _Family) -> set[Layer]:
-    """Layers of the store that an epoch's record does not name: whole, and not those that it made."""
-    local, chain = family.local, family.chain
-    by_epoch: dict[tuple[str, int, int], list[LayerName]] = {}
-    for trace, name in local.digests:
-        if name.single and _counts(chain, name):
-            by_epoch.setdefault((trace, name.lo, name.incarnation), []).append(name)
-    after = {fence.incarnation: fence.after for fence in local.fences}
-    after |= {began.incarnation: began.after for began in chain.begins}
-    named = {done.epoch: done.layers for done in chain.history.computed}
-    found: set[Layer] = set()
-    for (trace, epoch, incarnation), names in by_epoch.items():
-        said = named.get(epoch, {}).get(trace)
-        by = chain.computed_by.get(epoch, incarnation)
-        if said is None or by != incarnation or after.get(incarnation, 0) >= epoch or not _whole_span(names):
-            continue
-        if combined(local.digests[trace, name] for name in names) != said:
-            found |= {(trace, name) for name in names}
-    return found
-
-
-def _whole_span(names: Sequence[LayerName]) -> bool:
-    at = 0
-    for name in sorted(names, key=lambda each: each.start):
-        if name.start != at:
-            return False
-        at = name.stop
-    return at == PLACES
-
-
-def _counts(chain: Chain, name: LayerName) -> bool:
-    """Whether a history has what a layer holds: nobody succeeded its incarnation before."""
-    return name.hi <= chain.history.frontier and chain.bounded(name.hi, name.incarnation) == name.hi
-
-
-def _stretch(name: LayerName) -> tuple[int, int, int, int, str]:
-    return name.lo, name.hi, name.start, name.stop, name.kind
-
-
-def _upto(names: Iterable[LayerName], epoch: int) -> list[LayerName]:
-    """The layers that are left by a start from an epoch: none that reaches past it."""
-    return [name for name in names if name.hi <= epoch]
-
-
-def _covered(names: Iterable[LayerName], epoch: int) -> bool:
-    try:
-        cover(_upto(names, epoch), epoch, Span.whole())
-    except MissingLayer:
-        return False
-    return True
-
-
-def _history(mine: Sequence[LayerName], every: Sequence[LayerName], epoch: int) -> set[LayerName]:
-    """The layers that bring back past epochs that the store lacks."""
-    reach, first = _reaches(every, epoch)
-    known, readable = _reaches(mine, epoch)
-    if reach >= known and first >= readable:
-        return set()
-    wanted = {piece.layer for piece in tile(every, reach + 1, epoch, Span.whole(), whole=False)}
-    if _covered(every, first):
-        wanted |= {piece.layer for piece in cover(every, first, Span.whole())}
-    return wanted - set(mine)
-
-
-def _reaches(names: Sequence[LayerName], epoch: int) -> tuple[int, int]:
-    """From where on updates are there one by one, and from where on epochs can be read."""
-    return history_reach(names, epoch, Span.whole()), readable_from(names, epoch, Span.whole())
-
-
-def _checks(family: _Family, epoch: int) -> tuple[tuple[int, Mapping[str, int]], ...]:
+def _checks(family: Family, epoch: int) -> tuple[tuple[int, Mapping[str, int]], ...]:
     """The totals that what is there must add up to, by epoch, of commits up to one."""
-    found = {commit.name.epoch: commit.totals for commit in _commits(family) if commit.totals}
+    found = {commit.name.epoch: commit.totals for commit in commits_of(family) if commit.totals}
     return tuple(sorted((at, totals) for at, totals in found.items() if at <= epoch))
 
 
@@ -867,8 +449,8 @@ def _described(ranges: Sequence[object]) -> str:
 
 
 def _told(
-    family: _Family,
-    found: _Found,
+    family: Family,
+    found: Found,
     kind: Kind,
     epoch: int,
     frontier: int,
@@ -906,7 +488,7 @@ def _told(
     return told
 
 
-def _mended(family: _Family) -> list[str]:
+def _mended(family: Family) -> list[str]:
     """Which logs of the store others had more of."""
     copies = family.local.copies or {}
     logs = family.chain.logs.items()

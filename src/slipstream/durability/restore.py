@@ -21,20 +21,13 @@ from dataclasses import dataclass, replace
 
 from slipstream.clock import Clock, SystemClock
 from slipstream.crashing import crash_point, crash_points
-from slipstream.durability import recovery
+from slipstream.durability import families
 from slipstream.durability.checksum import mismatches, read_totals, sums_line
+from slipstream.durability.evidence import Layer, Local, Remote, Restoring, Wanted
 from slipstream.durability.homecoming import list_away
 from slipstream.durability.inbox import PARALLEL, Spoiled, fetch_layers, leave, look
 from slipstream.durability.joining import Guarded, Opener
-from slipstream.durability.recovery import (
-    Layer,
-    Local,
-    Plan,
-    Remote,
-    Restoring,
-    Wanted,
-    substitutes_for,
-)
+from slipstream.durability.recovery import Plan, substitutes_for
 from slipstream.durability.replica import Objects, Replica, shown
 from slipstream.durability.survey import log_numbers, read_log, survey, write_restoring
 from slipstream.durability.work import LayerWork, LocalWork
@@ -126,7 +119,7 @@ def _bring(claim: Claim, plan: Plan, bringing: Bringing) -> list[Layer]:
     store = claim.store
 
     def may_wait(each: Wanted) -> bool:
-        return bringing.lazily and each.stored is not None and each.kept.bytes >= recovery.LARGE
+        return bringing.lazily and each.stored is not None and each.kept.bytes >= families.LARGE
 
     late = [each for each in plan.fetch if may_wait(each)]
     away = [(each.trace, leave(store, claim.incarnation, each, bringing.urls)) for each in late]

@@ -23,10 +23,11 @@ from pathlib import Path
 from statistics import median
 
 from slipstream.clock import Clock, SystemClock
+from slipstream.durability.evidence import Local, Remote
 from slipstream.durability.inbox import PARALLEL, Spoiled, look
 from slipstream.durability.joining import Opener
 from slipstream.durability.manifest import ClaimName, CommitName
-from slipstream.durability.recovery import Kind, Local, Plan, Remote, decide
+from slipstream.durability.recovery import Kind, Plan, decide
 from slipstream.durability.replica import Replica, shown
 from slipstream.durability.restore import Bringing, Unlike, carry_out, put_up_fences, without, without_commits
 from slipstream.durability.survey import highest_incarnation, survey

@@ -11,7 +11,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 from slipstream.durability.board import Replication
-from slipstream.durability.recovery import Layer, Local, Restoring
+from slipstream.durability.evidence import Layer, Local, Restoring
 from slipstream.durability.splice import Chain
 from slipstream.errors import DamagedDocument, DamagedLayer, NewerFormat, OlderFormat, SlipstreamError
 from slipstream.store import documents, layout
