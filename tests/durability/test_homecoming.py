@@ -6,10 +6,11 @@ import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
 
-from slipstream.clock import ManualClock
 from slipstream.durability import families, inbox
 from slipstream.durability.agent import Agent
 from slipstream.durability.board import Board, read_replication
@@ -17,15 +18,16 @@ from slipstream.durability.checksum import sums_line
 from slipstream.durability.fsck import check_store
 from slipstream.durability.homecoming import Homecoming, all_home, listed_away
 from slipstream.durability.inbox import newest_manifest
+from slipstream.durability.pack import encode_schema
 from slipstream.durability.replica import Replica
 from slipstream.durability.start import recover_into
 from slipstream.durability.work import LocalWork
-from slipstream.errors import DamagedObject, LayerAway
-from slipstream.store import chain
-from slipstream.store.layout import AWAY, sums_log
+from slipstream.errors import BadReplica, BadTraceName, DamagedLayer, DamagedObject, LayerAway, Superseded
+from slipstream.store import chain, documents
+from slipstream.store.layout import AWAY, claim_of, sums_log
 from slipstream.store.store import Store
 from slipstream.testing.pretend import BAG, KEYED, Pretend, contents, eventually, expected
-from slipstream.trace import is_away, list_layers
+from slipstream.trace import LayerName, bring, is_away, leave_note, list_layers
 
 EPOCHS = 6
 
@@ -56,9 +58,22 @@ def engine(tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> Iterato
     running.close()
 
 
+NOTED: dict[str, Any] = {
+    "url": "file:///x",
+    "layer": LayerName(1, 1, 1, 0, 1 << 31).filename,
+    "object": "",
+    "size": 0,
+    "first": 0,
+    "groups": 0,
+    "rows": 0,
+    "schema": encode_schema(pa.schema([("h", pa.int64())])),
+}
+"""A place in a note, as it should be."""
+
+
 def homecoming(store: Store) -> Homecoming:
-    board = Board(store, store.last_incarnation(), ())
-    return Homecoming(store, board=board, work=LocalWork(store), objects=Replica, clock=ManualClock())
+    incarnation = store.last_incarnation()
+    return Homecoming(store, incarnation, board=Board(store, incarnation, ()), work=LocalWork(store))
 
 
 def notes(root: Path) -> list[Path]:
@@ -210,3 +225,59 @@ def test_a_recovery_that_is_asked_for_brings_everything(tmp_path: Path, url: str
     recover_into(tmp_path / "lost", [url], tmp_path / "new")
     assert all_home(Store.at(tmp_path / "new").disk)
     assert not notes(tmp_path / "new")
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"places": 5},
+        {},
+        {"places": [[{"url": "file:///x"}]]},
+        {"places": [[5]]},
+        {"places": [[{**NOTED, "layer": "none"}]]},
+        {"places": [[{**NOTED, "schema": "zz"}]]},
+        {"places": [[{**NOTED, "size": "7"}]]},
+    ],
+)
+def test_a_note_that_makes_no_sense_is_a_damaged_layer(tmp_path: Path, said: dict[str, Any]) -> None:
+    path = tmp_path / "traces" / "v" / "1-view" / NOTED["layer"]
+    path.parent.mkdir(parents=True)
+    leave_note(path, "replica", said)
+    with pytest.raises(DamagedLayer, match="a note stands in its place, and makes no sense"):
+        bring(path)
+
+
+def test_what_a_store_names_is_never_imported(tmp_path: Path) -> None:
+    """A note names where a layer can be had. That is an address, not code."""
+    path = tmp_path / "traces" / "v" / "1-view" / NOTED["layer"]
+    path.parent.mkdir(parents=True)
+    url = "slipstream.testing.faults:wrap+file:///x"
+    leave_note(path, "replica", {"places": [[{**NOTED, "url": url, "object": "data/x"}]]})
+    with pytest.raises(BadReplica, match=r"there is no filesystem wrapper .slipstream"):
+        bring(path)
+
+
+@pytest.mark.parametrize(
+    "said", [{}, {"epoch": 1}, {"epoch": 1, "layers": [5]}, {"epoch": "1", "layers": []}]
+)
+def test_a_list_of_layers_elsewhere_that_makes_no_sense_stands_for_all(
+    tmp_path: Path, said: dict[str, Any]
+) -> None:
+    engine = Pretend.on(tmp_path / "store")
+    engine.run(2)
+    engine.store.disk.replace(AWAY, documents.encode(said, AWAY), flushed=False)
+    assert listed_away(engine.store)[1]
+    layer = engine.store.valid_layers(BAG)[0]
+    outside = {"epoch": 1, "layers": [f"../../elsewhere/{layer.filename}"]}
+    engine.store.disk.replace(AWAY, documents.encode(outside, AWAY), flushed=False)
+    with pytest.raises(BadTraceName):
+        listed_away(engine.store)
+    engine.close()
+
+
+def test_an_agent_that_was_succeeded_leaves_the_list_to_its_successor(engine: Pretend) -> None:
+    coming = homecoming(engine.store)
+    assert engine.store.disk.create(claim_of(engine.store.last_incarnation() + 1), b"")
+    with pytest.raises(Superseded):
+        coming.step()
+    assert not all_home(engine.store.disk)

@@ -504,6 +504,24 @@ def test_what_kind_of_failure_an_error_is(error: Exception, cause: str) -> None:
     assert cause_of(error) == cause
 
 
+@pytest.mark.parametrize(
+    "row",
+    [
+        "sda1: No space left on device",
+        "OSError: [Errno 28] No space left on device",
+        "java.io.IOException: No space left on device",
+        "kernel: java.io.IOException: No space left on device",
+        "DamagedLayer: here",
+        "slipstream.errors.DamagedLayer: The layer x",
+        "LayerAway: gone",
+    ],
+)
+def test_what_a_row_says_is_no_cause(row: str) -> None:
+    """Spark quotes the row that an expression fails on."""
+    told = f"Job aborted: [CAST_INVALID_INPUT] The value '{row}' of the type \"STRING\" cannot be cast.\n at java"
+    assert cause_of(RuntimeError(told)) == "fault"
+
+
 def test_what_spark_says_around_damage_is_left_out() -> None:
     assert damage_told(DAMAGE).startswith("The layer traces/v/1-view/")
     assert "java" not in damage_told(DAMAGE)

@@ -311,6 +311,7 @@ class _StoreCheck:
                 self._find(layout.sums_log(number), "it is a folder")
                 continue
             if not lines:
+                self._find(layout.sums_log(number), "it is empty")
                 continue
             epoch = lines[0].body.get("summed", 0)
             if epoch < after.get(number, 0):

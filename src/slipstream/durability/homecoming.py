@@ -13,18 +13,16 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
-from slipstream.clock import Clock
 from slipstream.durability.board import Board
 from slipstream.durability.checksum import mismatches, read_totals
-from slipstream.durability.joining import Opener
 from slipstream.durability.work import LayerWork
-from slipstream.errors import ChecksumMismatch, SlipstreamError
+from slipstream.errors import ChecksumMismatch, SlipstreamError, Superseded
 from slipstream.store import documents
 from slipstream.store.disk import Disk
 from slipstream.store.events import fields
 from slipstream.store.layout import AWAY
 from slipstream.store.store import Store
-from slipstream.trace import LayerName, bring
+from slipstream.trace import LayerName, bring, checked_trace
 
 _PARALLEL = 4
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 30.0
@@ -37,8 +35,8 @@ class Homecoming:
 
     name = "homecoming"
 
-    def __init__(self, store: Store, *, board: Board, work: LayerWork, objects: Opener, clock: Clock) -> None:
-        self._store, self._board, self._work, self._clock = store, board, work, clock
+    def __init__(self, store: Store, incarnation: int, *, board: Board, work: LayerWork) -> None:
+        self._store, self._incarnation, self._board, self._work = store, incarnation, board, work
         self._pause = _FIRST_PAUSE
 
     def step(self) -> float:
@@ -46,6 +44,8 @@ class Homecoming:
             return _DONE
         try:
             wrong = self._bring()
+        except Superseded:
+            raise
         except (OSError, SlipstreamError) as error:  # a replica may be back later
             self._board.trouble(self.name, str(error))
             pause, self._pause = self._pause, min(2 * self._pause, _LONGEST_PAUSE)
@@ -68,6 +68,10 @@ class Homecoming:
         restored = {key: trace for key, trace in store.catalog().summed().items() if trace in traces}
         totals = read_totals(store.disk)[0].get(epoch, {})
         wrong = mismatches(totals, restored, epoch, self._work.state_sum)
+        if store.superseded(
+            self._incarnation
+        ):  # bringing may have taken long, and the list may be a successor's
+            raise Superseded(str(store.root), self._incarnation)
         store.disk.remove(AWAY)
         _LOG.info("all layers are home", extra=fields(part=self.name, layers=len(layers)))
         return str(ChecksumMismatch(str(store.root), epoch, wrong)) if wrong else None
@@ -96,12 +100,9 @@ def listed_away(store: Store) -> tuple[int, list[tuple[str, LayerName]]]:
         said = documents.decode(store.disk.read(AWAY), AWAY)
     except FileNotFoundError:
         return 0, []
-    if isinstance(said, dict):
-        found = []
-        for each in said["layers"]:
-            trace, _, filename = each.rpartition("/")
-            name = LayerName.parse(filename)
-            if name is not None:
-                found.append((trace, name))
-        return said["epoch"], found
+    match said:
+        case {"epoch": int(epoch), "layers": [*names]} if all(isinstance(name, str) for name in names):
+            parted = [name.rpartition("/") for name in names]
+            layers = [(trace, LayerName.parse(filename)) for trace, _, filename in parted]
+            return epoch, [(checked_trace(trace), name) for trace, name in layers if name is not None]
     return 0, [(trace, name) for trace in store.traces() for name in store.valid_layers(trace)]

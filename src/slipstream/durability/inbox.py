@@ -19,9 +19,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+import pyarrow as pa
 
 from slipstream.clock import Clock, SystemClock
 from slipstream.durability.checksum import totals_of
@@ -39,10 +41,11 @@ from slipstream.durability.manifest import (
 from slipstream.durability.pack import decode_schema, unpack
 from slipstream.durability.replica import Objects, Replica, checked_body, shown
 from slipstream.durability.work import LayerWork
-from slipstream.errors import DamagedObject, LayerAway, ReplicaTrouble, SlipstreamError
+from slipstream.errors import DamagedLayer, DamagedObject, LayerAway, ReplicaTrouble, SlipstreamError
 from slipstream.store import documents
 from slipstream.store.catalog import Catalog
 from slipstream.store.layout import SPOOL
+from slipstream.store.shapes import checked
 from slipstream.store.store import Store
 from slipstream.trace import LayerName, leave_note, register_bringer
 
@@ -262,21 +265,56 @@ def leave(store: Store, incarnation: int, wanted: Wanted, urls: Mapping[str, str
     return name
 
 
+@dataclass(frozen=True)
+class _Noted:
+    """Where a note says that a layer can be had."""
+
+    url: str
+    layer: str
+    object: str
+    size: int
+    first: int
+    groups: int
+    rows: int
+    schema: str
+
+    @property
+    def name(self) -> LayerName:
+        name = LayerName.parse(self.layer)
+        if name is None:
+            raise ValueError(f"'{self.layer}' names no layer")
+        return name
+
+
+def _noted(path: Path, said: Mapping[str, Any]) -> list[list[_Noted]]:
+    """What a note says, one way to have the layer after another; `DamagedLayer` where it makes no sense."""
+    try:
+        places = [[checked(_Noted(**each)) for each in layers] for layers in said["places"]]
+        for each in (each for layers in places for each in layers):
+            decode_schema(each.schema)
+            assert each.name
+        return places
+    except (TypeError, KeyError, ValueError, AttributeError, pa.ArrowException) as error:
+        name = LayerName.parse(path.name)
+        problem = f"a note stands in its place, and makes no sense ({error})"
+        raise DamagedLayer("/".join(path.parent.parts[-3:]), name, problem) from error
+
+
 def bring_home(path: Path, said: dict[str, Any]) -> None:
     """Put the layer that a note tells of in its place, or others that do as well and no note, from whichever replica
     has it as it was written. Storage that fails is tried again a few times.
     """
-    clock = SystemClock()
+    clock, places = SystemClock(), _noted(path, said)
     for pause in (*_PAUSES, None):
         failures: list[DamagedObject | LayerAway] = []
-        for layers in said["places"]:
+        for layers in places:
             try:
                 for each in layers:
                     _bring(path.parent, each, flushed=len(layers) > 1)
             except (DamagedObject, LayerAway) as failure:
                 failures.append(failure)
                 continue
-            if path.name not in [each["layer"] for each in layers]:
+            if path.name not in [each.layer for each in layers]:
                 path.unlink()  # whoever looks again finds the others
             return
         away = [each for each in failures if isinstance(each, LayerAway)]
@@ -285,19 +323,18 @@ def bring_home(path: Path, said: dict[str, Any]) -> None:
         clock.sleep(pause)
 
 
-def _bring(directory: Path, said: Mapping[str, Any], *, flushed: bool) -> None:
-    """Bring one layer to where a note says that it can be had."""
-    name = LayerName.parse(said["layer"])
-    assert name is not None
-    where, schema = shown(said["url"]), decode_schema(said["schema"])
-    kept = Kept(name, said["rows"], 0, said["object"], said["first"], said["groups"])
+def _bring(directory: Path, noted: _Noted, *, flushed: bool) -> None:
+    """Bring one layer from where a note says that it can be had."""
+    name = noted.name
+    where, schema = shown(noted.url), decode_schema(noted.schema)
+    kept = Kept(name, noted.rows, 0, noted.object, noted.first, noted.groups)
     if not kept.object:
         unpack(None, kept, schema, directory, name, flushed=flushed)
         return
     try:
-        with Replica(said["url"]).open(kept.object) as source:
-            if source.size() != said["size"]:
-                size = f"it has {source.size()} bytes and was written with {said['size']}"
+        with Replica(noted.url).open(kept.object) as source:
+            if source.size() != noted.size:
+                size = f"it has {source.size()} bytes and was written with {noted.size}"
                 raise DamagedObject(where, kept.object, size)
             unpack(source, kept, schema, directory, name, flushed=flushed)
     except ValueError as error:

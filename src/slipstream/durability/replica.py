@@ -119,6 +119,7 @@ class Replica:
             return
         for folder in (self._root, path):
             Path(folder).mkdir(parents=True, exist_ok=True, mode=self._folder_mode)
+            flush_folder(Path(folder).parent)
 
     def _open(self, path: str) -> pa.NativeFile | IO[bytes]:
         if not isinstance(self._files, pafs.LocalFileSystem):
@@ -168,11 +169,10 @@ def open_filesystem(url: str) -> tuple[pafs.FileSystem, str]:
     parts = urlsplit(plain)
     options = dict(parse_qsl(parts.query))
     files, path = _plain(urlunsplit(parts._replace(query="")), url)
-    module, _, function = WRAPPERS.get(wrapper, wrapper).partition(":")
-    try:
-        wrap: Wrapper = getattr(import_module(module), function)
-    except (ImportError, AttributeError, ValueError) as cause:
-        raise BadReplica(shown(url), f"there is no filesystem wrapper '{wrapper}' ({cause})") from cause
+    if wrapper not in WRAPPERS:
+        raise BadReplica(shown(url), f"there is no filesystem wrapper '{wrapper}'")
+    module, _, function = WRAPPERS[wrapper].partition(":")
+    wrap: Wrapper = getattr(import_module(module), function)
     return wrap(options, files), path
 
 

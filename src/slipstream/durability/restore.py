@@ -150,11 +150,10 @@ def _write_lineage(claim: Claim, plan: Plan) -> None:
         return
     for number in log_numbers(disk):
         if number not in plan.chain.logs:  # of a history that parted from this one
-            claim.check_ours()
-            disk.remove(layout.lineage_log(number))
+            claim.remove(layout.lineage_log(number))
     for name in disk.list(layout.LINEAGE):
         if name.endswith(".json"):  # a base of it
-            disk.remove(f"{layout.LINEAGE}/{name}")
+            claim.remove(f"{layout.LINEAGE}/{name}")
 
 
 def _write_totals(claim: Claim, plan: Plan) -> None:
@@ -178,8 +177,9 @@ def put_up_fences(claim: Claim, plan: Plan) -> None:
         there = set(store.layers.listed(trace)[1])
         for fence in there - wanted:
             if not plan.own or fence.incarnation in known:
-                disk.remove(f"{trace}/{fence.filename}")
+                claim.remove(f"{trace}/{fence.filename}")
         for fence in wanted - there:
+            claim.check_ours()
             disk.create(f"{trace}/{fence.filename}", b"")
 
 

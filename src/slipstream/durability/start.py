@@ -141,12 +141,12 @@ def start(
         put_up_fences(claim, plan)
         brought = _brought(store, plan, claim.incarnation)
         if not plan.own:  # what an agent said of other lineage says nothing of this
-            store.disk.remove(layout.PROGRESS)
+            claim.remove(layout.PROGRESS)
         writer = claim.begin(identity, plan.chain.lineage, plan.epoch, plan.upto, brought)
         if plan.kind is not Kind.GO_ON or documents.document_problems(store.disk, layout.FORMAT):
             claim.check_ours()
             store.write_identity(identity)
-        store.disk.remove(layout.RESTORING)
+        claim.remove(layout.RESTORING)
     lineage = read_lineage(store.disk)
     if (lineage.broken, lineage.history.frontier) != (None, plan.epoch):
         claim.check_ours()  # a successor may have begun meanwhile

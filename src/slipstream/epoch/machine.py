@@ -576,8 +576,14 @@ def _ask(state: State, question: Question, *before: Instruction) -> Decision:
 # Failures
 
 
-_HINDERED = ("No space left on device", "Disk quota exceeded", "Read-only file system", "LayerAway: ")
-_DAMAGE = ("DamagedLayer: ", "MissingLayer: ")
+_NO_ROOM = "No space left on device|Disk quota exceeded|Read-only file system"
+_HINDERED = re.compile(
+    rf"^\s*(?:OSError: \[Errno \d+\] (?:{_NO_ROOM})|slipstream\.errors\.LayerAway: )"
+    rf"|(?:^\s*(?:Caused by: )?|executor [^()\n]*\): )java\.(?:io|nio\.file)\.\w+: (?:[^\n']*: )?(?:{_NO_ROOM})",
+    re.MULTILINE,
+)
+_DAMAGE = re.compile(r"^\s*slipstream\.errors\.(?:DamagedLayer|MissingLayer): (.*)$", re.MULTILINE)
+"""What a task raised begins a line of what Spark says of it. The same words elsewhere are in somebody's rows."""
 _LAYER = re.compile(r"\d{6,}-\d{10,}-(\d{10,})-[0-9a-f]{8}-[0-9a-f]{8}\.(?:log|flat)\.arrow")
 
 
@@ -597,21 +603,17 @@ def cause_of(error: Exception) -> Cause:
         case OSError(errno=errno.ENOSPC | errno.EDQUOT | errno.EROFS):
             return "hindered"
     text = str(error)
-    if any(name in text for name in _DAMAGE):
+    if _DAMAGE.search(text):
         return "damage"
-    return "hindered" if any(said in text for said in _HINDERED) else "fault"
+    return "hindered" if _HINDERED.search(text) else "fault"
 
 
 def damage_told(error: Exception) -> str:
     """What an error says of a damaged layer, without what Spark says around it."""
     if isinstance(error, SlipstreamError):
         return str(error)
-    for line in str(error).splitlines():
-        for name in _DAMAGE:
-            _, found, told = line.partition(name)
-            if found:
-                return told.strip()
-    return str(error)
+    found = _DAMAGE.search(str(error))
+    return found[1].strip() if found is not None else str(error)
 
 
 def _named_epochs(text: str) -> list[int]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from slipstream.dataflow.contents import Contents
-from slipstream.durability.timetravel import resolve_epoch
+from slipstream.durability.timetravel import check_there, resolve_epoch
 from slipstream.errors import MissingLayer
 from slipstream.store.store import Store
 from slipstream.trace import Span
@@ -23,7 +23,9 @@ def read_view(store: str | Path, view: str, as_of: int | str | datetime | None =
     contents = Contents.described(entry.contents)
     for attempt in range(_ATTEMPTS):
         try:
-            tables = contents.now(found.root, resolve_epoch(found, as_of, [entry.trace]), Span.whole())
+            epoch = resolve_epoch(found, as_of, [entry.trace])
+            check_there(found, view, epoch, None, base=not contents.is_bag)
+            tables = contents.now(found.root, epoch, Span.whole())
             return pa.concat_tables([contents.schema.empty_table(), *tables])
         except (FileNotFoundError, MissingLayer):  # a merger was quicker: look again
             if attempt == _ATTEMPTS - 1:

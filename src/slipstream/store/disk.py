@@ -18,6 +18,7 @@ import errno
 import fcntl
 import os
 import stat
+import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -34,6 +35,8 @@ from slipstream.errors import (
     StoreVanished,
 )
 
+_LOOKED_AT = (0.001, 0.01, 0.05)
+"""Seconds between attempts to lock: whoever asks whether a lock is held holds it for a moment (`is_locked`)."""
 ROOM = 1 << 16
 """Bytes that there must be room for: with less a disk is full for all that matters."""
 
@@ -181,6 +184,7 @@ class LocalDisk:
         with self._named():
             if not name:
                 self._root.mkdir(parents=True, exist_ok=True, mode=self._folder_mode)
+                _fsync(self._root.parent)
             at = self._root
             for part in Path(name).parts:
                 at /= part
@@ -207,12 +211,17 @@ class LocalDisk:
                 crash_point("store.before_takeover")
                 fresh.rename(path)
             handle = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, self._file_mode), "r+")
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                known = handle.read().strip()
-                handle.close()
-                raise StoreInUse(str(self._root), known) from None
+            for pause in (*_LOOKED_AT, None):
+                try:
+                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if pause is not None:
+                        time.sleep(pause)
+                        continue
+                    known = handle.read().strip()
+                    handle.close()
+                    raise StoreInUse(str(self._root), known) from None
             handle.truncate(0)
             handle.write(holder)
             handle.flush()

@@ -215,6 +215,11 @@ class Claim:
         if self.superseded:
             raise Superseded(str(self.store.root), self.incarnation)
 
+    def remove(self, name: str) -> None:
+        """Remove a file of the store."""
+        self.check_ours()
+        self.store.disk.remove(name)
+
     def begin(
         self, identity: Identity, known: Lineage, after: int, upto: int, brought: Iterable[int] = ()
     ) -> LineageWriter:

@@ -301,7 +301,7 @@ def main() -> None:
     if store.disk.exists(AWAY):
         from slipstream.durability.homecoming import Homecoming
 
-        parts.append(Homecoming(store, board=board, work=work, objects=Replica, clock=clock))
+        parts.append(Homecoming(store, charge.incarnation, board=board, work=work))
     turns = {part.name: Turn(part, board, store, charge.incarnation) for part in parts}
     run_in_threads(turns, board, clock, os._exit)
     _listen(sys.stdin, board)
