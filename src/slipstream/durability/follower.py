@@ -401,6 +401,7 @@ class _Joined:
         crash_point("replica.before_commit")
         self._objects.put(name, body)
         crash_point("replica.after_commit")
+        check_claims(self._objects, self._origin)  # past a successor's claim a commit counts for nobody
         self.manifest = made
         self._commits.append(made)
         self._sent = {}
