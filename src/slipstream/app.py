@@ -30,6 +30,7 @@ from slipstream.dataflow.graph import Step
 from slipstream.datasource import SlipstreamSource
 from slipstream.definitions import Maintain, Names, Query, ViewDefinition, check_complete, inputs_of
 from slipstream.durability.newest import newest_epoch
+from slipstream.durability.replica import check_apart
 from slipstream.durability.start import Started, start
 from slipstream.durability.timetravel import check_there, resolve_epoch
 from slipstream.durations import seconds
@@ -112,6 +113,7 @@ class App:
         durability = Durability(tuple(replicas), safe_on, Exposure.parse(max_unsafe))
         opened_as = starting().declared(Declaration(name, Path(store), durability))
         self.store, self._durability = opened_as.store, opened_as.durability
+        check_apart(self.store, self._durability.replicas)
         self._asked = starting()  # epochs may run in another thread, which knows nothing of it
         self._owns_spark = False
         self._started: Started | None = None

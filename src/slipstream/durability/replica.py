@@ -17,7 +17,7 @@ from __future__ import annotations
 import hashlib
 import os
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
@@ -161,10 +161,22 @@ def checked_body(objects: Objects, stored: Stored, spool: Path) -> bytes | Path:
     return body
 
 
+def check_apart(store: Path, urls: Iterable[str]) -> None:
+    """Refuse what cannot be a replica of a store: no address at all, or a folder that is lost with the store."""
+    root = store.absolute()
+    for url in urls:
+        if "://" not in url:
+            raise BadReplica(url, "it has no scheme")
+        parts = urlsplit(_unwrapped(url)[1])
+        folder = Path(parts.path)
+        if parts.scheme == "file" and (root == folder or root in folder.parents):
+            raise BadReplica(shown(url), f"it is in the store '{store}', and would be lost with it")
+
+
 def open_filesystem(url: str) -> tuple[pafs.FileSystem, str]:
     """The filesystem that a URL names, and the path on it."""
-    wrapper, plus, plain = url.partition("+")
-    if not plus or "/" in wrapper:
+    wrapper, plain = _unwrapped(url)
+    if not wrapper:
         return _plain(url, url)
     parts = urlsplit(plain)
     options = dict(parse_qsl(parts.query))
@@ -174,6 +186,12 @@ def open_filesystem(url: str) -> tuple[pafs.FileSystem, str]:
     module, _, function = WRAPPERS[wrapper].partition(":")
     wrap: Wrapper = getattr(import_module(module), function)
     return wrap(options, files), path
+
+
+def _unwrapped(url: str) -> tuple[str, str]:
+    """The wrapper that a URL names, if it does, and the URL without it."""
+    wrapper, plus, plain = url.partition("+")
+    return (wrapper, plain) if plus and "/" not in wrapper else ("", url)
 
 
 def _plain(url: str, given: str) -> tuple[pafs.FileSystem, str]:
