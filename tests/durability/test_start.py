@@ -685,7 +685,7 @@ def test_an_old_copy_of_a_store_gives_way_to_its_replica(tmp_path: Path) -> None
     engine.close()
 
 
-@pytest.mark.parametrize("left", ["incarnations", "events", "sources"])
+@pytest.mark.parametrize("left", ["incarnations", "events"])
 def test_what_a_store_that_had_begun_leaves_behind_rules_out_an_empty_start(store: Path, left: str) -> None:
     (store / "events").mkdir(exist_ok=True)
     (store / "events" / "engine.log").write_text("{}\n")

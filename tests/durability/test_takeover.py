@@ -83,7 +83,8 @@ def test_a_superseded_follower_is_ignored_and_stops(tmp_path: Path) -> None:
     its_agent = second.agent(url)
     its_agent.follow()  # claims its incarnation, with nothing to send yet
     agent.hear(first.run(4))
-    agent.follow()  # it does not know, and commits epoch 7
+    with pytest.raises(SupersededOnReplica):
+        agent.follow()  # it finds out only after it has committed epoch 7
     assert "0000000007-000001" in str(Replica(url).list("commits"))
     assert newest(url) == (3, 1), "nobody reads it"
     its_agent.hear(second.run(1))

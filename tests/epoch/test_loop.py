@@ -602,6 +602,14 @@ def test_a_job_that_fails_with_trouble_of_the_store_is_run_again(engine: Callabl
     assert (it.job.epochs, it.notices[0]) == ([1, 1], "waiting: the disk hiccups")
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Ctrl-C as in a terminal: a process in the background is born deaf to it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 def interrupted_at(line: int, run: Callable[[], object]) -> bool:
     """Call a function, and press Ctrl-C before the given line of the loop; whether it came to that many."""
     left = line
@@ -625,6 +633,7 @@ def interrupted_at(line: int, run: Callable[[], object]) -> bool:
     return left <= 0
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_at_any_line_of_a_run_loses_nothing(tmp_path: Path) -> None:
     line, interrupted = 0, True
     while interrupted:
@@ -641,6 +650,7 @@ def test_an_interrupt_at_any_line_of_a_run_loses_nothing(tmp_path: Path) -> None
     assert line > 100
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_a_second_interrupt_is_not_kept_waiting(engine: Callable[..., Engine]) -> None:
     it = engine()
     loop = it.begin({"t": Source("a")})

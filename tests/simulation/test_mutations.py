@@ -24,7 +24,7 @@ from slipstream.durability.ledger import StoreLedger
 from slipstream.durability.manifest import CommitName
 from slipstream.durability.recovery import Plan
 from slipstream.epoch.loop import Loop
-from slipstream.errors import CannotRecover, DamagedLayer, DamagedLineage
+from slipstream.errors import CannotRecover, DamagedLayer, DamagedLineage, WouldLose
 from slipstream.store import chain, lineage
 from slipstream.store.history import Folding
 from slipstream.store.layers import remove_layer
@@ -135,7 +135,11 @@ def _f5(patch: Patch) -> None:
 
     def decide(local: Local, remotes: Any, **rest: Any) -> Plan:
         plan = real(local, remotes, **rest)
-        return real(Local(root=local.root), (), **rest) if isinstance(plan.error, CannotRecover) else plan
+        return (
+            real(Local(root=local.root), (), **rest)
+            if isinstance(plan.error, CannotRecover | WouldLose)
+            else plan
+        )
 
     patch.setattr(starting, "decide", decide)
 

@@ -69,7 +69,7 @@ def survey(store: Store, *, whole: bool = False, deep: bool = False) -> Local:
         or fences
         or any(names.values())
         or restoring
-        or any(disk.list(folder) for folder in (layout.SUMS, layout.SOURCES, layout.EVENTS))
+        or any(disk.list(folder) for folder in (layout.SUMS, layout.EVENTS))
         or any(disk.exists(name) or disk.exists(layout.copy_of(name)) for name in used)
         or store.had_begun()
     )
