@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -670,5 +670,7 @@ class Engines(RuleBasedStateMachine):
         assert self.state.frontier in (len(self.computed), len(self.computed) - 1)
 
 
-Engines.TestCase.settings = settings(max_examples=150, stateful_step_count=60, deadline=None)
+Engines.TestCase.settings = settings(
+    max_examples=150, stateful_step_count=60, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 test_engines_against_a_ledger = Engines.TestCase
