@@ -15,7 +15,7 @@ from pyspark.sql.types import (
     YearMonthIntervalType,
 )
 
-from slipstream.columns import INSTEAD, beside, repeated, type_in
+from slipstream.columns import INSTEAD, beside, field_twice, repeated, type_in
 
 
 @pytest.mark.parametrize(
@@ -38,6 +38,13 @@ def test_a_column_beside_others_is_none_of_them(columns: list[str], name: str) -
 )
 def test_types_are_found_at_any_depth(kind: DataType, expected: type[DataType] | None) -> None:
     assert type_in(kind, INSTEAD) is expected
+
+
+def test_a_field_that_is_twice_in_a_struct_is_found_at_any_depth() -> None:
+    inner = StructType().add("x", StringType()).add("x", IntegerType())
+    assert field_twice(inner) == "x"
+    assert field_twice(StructType().add("a", ArrayType(MapType(StringType(), inner)))) == "x"
+    assert field_twice(StructType().add("x", StructType().add("x", StringType()))) is None
 
 
 def test_a_name_that_several_columns_have() -> None:

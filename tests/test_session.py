@@ -16,6 +16,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from slipstream.app import App
 from slipstream.errors import SessionWarning, SparkConnectSession
 from slipstream.java import java_home
 from slipstream.plan.catalyst import Catalyst
@@ -29,6 +30,7 @@ from slipstream.session import (
     session_settings,
     start_session,
 )
+from slipstream.sources import memory
 
 REQUIRED_VALUES = {setting.key: setting.value for setting in REQUIRED}
 
@@ -118,6 +120,34 @@ def test_the_epoch_session_means_by_a_query_what_the_user_s_session_means(spark:
         spark.conf.unset("spark.sql.ansi.enabled")
     assert epochs.conf.get("spark.sql.session.timeZone") == "Pacific/Chatham"
     assert epochs.conf.get("spark.sql.ansi.enabled") == "false"
+
+
+@pytest.mark.spark
+def test_an_app_leaves_the_user_s_session_active(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark reads queries with the settings of the active session, whichever session they are written in."""
+    mine = spark.newSession()
+    mine.conf.set("spark.sql.session.timeZone", "Pacific/Chatham")
+    mine.range(1).count()
+    with App("active", tmp_path / "store", spark=mine) as app:
+        numbers = memory("n int")
+        app.source("numbers", numbers)
+        app.view("total", "SELECT sum(n) AS n FROM numbers")
+        numbers.append([(1,)])
+        app.run(until="caught_up")
+        _assert_active(mine)
+        app.start()
+        numbers.append([(2,)])
+        app.await_epoch(2)
+        _assert_active(mine)
+    _assert_active(mine)
+    spark.range(1).count()
+
+
+def _assert_active(session: SparkSession) -> None:
+    active = SparkSession.getActiveSession()
+    assert active is not None
+    assert active.conf.get("spark.sql.session.timeZone") == session.conf.get("spark.sql.session.timeZone")
+    assert active.conf.get("spark.sql.adaptive.enabled") == "true"
 
 
 SUBMITTED = """

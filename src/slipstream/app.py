@@ -58,7 +58,7 @@ from slipstream.plan import (
     maintainable,
     marked_schema,
 )
-from slipstream.session import check_session, epoch_session, start_session
+from slipstream.session import active_session_kept, check_session, epoch_session, start_session
 from slipstream.settings import Declaration, Durability, Exposure, History, Settings, starting
 from slipstream.sources import SESSION_SETTINGS, Source
 from slipstream.store.catalog import ViewEntry
@@ -305,13 +305,14 @@ class App:
         `waiting` is asked many times a second, and ends the wait by saying no. Returns whether the place is taken. Only
         for an app that was opened inside `standing_by`.
         """
-        rehearsal = self._assembled().rehearsal
+        with active_session_kept():
+            rehearsal = self._assembled().rehearsal
 
-        def idle() -> bool:
-            rehearsal.keep_warm(self._claim.store, self._rehearsable, self._clock.monotonic())
-            return waiting()
+            def idle() -> bool:
+                rehearsal.keep_warm(self._claim.store, self._rehearsable, self._clock.monotonic())
+                return waiting()
 
-        claim = await_claim(self._claim.store, self.name, idle, self._clock)
+            claim = await_claim(self._claim.store, self.name, idle, self._clock)
         if claim is None:
             return False
         self._claim = claim
@@ -326,7 +327,9 @@ class App:
         if until not in (None, "caught_up") and not isinstance(until, int):
             raise ValueError(f"until={until!r}: give 'caught_up', the number of an epoch, or None")
         self._reraise()
-        return self._ready().run(until)
+        loop = self._ready()
+        with active_session_kept():
+            return loop.run(until)
 
     def start(self) -> App:
         """Run epochs in the background."""
@@ -518,7 +521,8 @@ class App:
             if not self._claim.held:
                 raise StandingBy(str(self.store))
             assert self._started is not None, "a claimed store is started"
-            self._loop = self._assembled().loop(self._started)
+            with active_session_kept():
+                self._loop = self._assembled().loop(self._started)
             self._loop.listeners, self._loop.turns = self._listeners, self._turns
             self._loop.notices = self._notices
         return self._loop

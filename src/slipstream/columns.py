@@ -9,7 +9,7 @@ declared, and never at the first epoch.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 
 from pyspark.sql.types import (
     ArrayType,
@@ -39,16 +39,26 @@ UNREAD: dict[type[DataType], str] = dict.fromkeys((CharType, VarcharType), "decl
 
 def type_in(kind: DataType, among: Collection[type[DataType]]) -> type[DataType] | None:
     """The first of some types that is in another one."""
-    if type(kind) in among:
-        return type(kind)
-    inner: list[DataType] = []
+    return next((type(each) for each in _types_in(kind) if type(each) in among), None)
+
+
+def field_twice(kind: DataType) -> str | None:
+    """A name that two fields of one struct have, anywhere in a type."""
+    structs = (each.fieldNames() for each in _types_in(kind) if isinstance(each, StructType))
+    return next((name for name in map(repeated, structs) if name is not None), None)
+
+
+def _types_in(kind: DataType) -> Iterator[DataType]:
+    """A type, and those that it is made of."""
+    yield kind
     if isinstance(kind, ArrayType):
-        inner = [kind.elementType]
+        yield from _types_in(kind.elementType)
     elif isinstance(kind, MapType):
-        inner = [kind.keyType, kind.valueType]
+        yield from _types_in(kind.keyType)
+        yield from _types_in(kind.valueType)
     elif isinstance(kind, StructType):
-        inner = [field.dataType for field in kind]
-    return next((each for each in (type_in(part, among) for part in inner) if each is not None), None)
+        for field in kind:
+            yield from _types_in(field.dataType)
 
 
 def beside(columns: Collection[str], name: str) -> str:

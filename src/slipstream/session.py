@@ -27,11 +27,12 @@ import os
 import sys
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
@@ -226,6 +227,22 @@ def epoch_session(spark: SparkSession, shards: int) -> SparkSession:
         epochs.conf.set(setting.key, setting.value)
     epochs.conf.set("spark.sql.shuffle.partitions", shards)
     return epochs
+
+
+@contextmanager
+def active_session_kept() -> Iterator[None]:
+    """Spark's active session afterwards is what it was. Whatever runs in the epochs' session makes that one active, and
+    a user's next query would be read with its settings.
+    """
+    jvm: Any = SparkContext._jvm
+    sessions = jvm.SparkSession
+    before, ours = sessions.getActiveSession(), SparkSession._activeSession
+    try:
+        yield
+    finally:
+        SparkSession._activeSession = ours
+        with suppress(Py4JError):  # the JVM may be gone, and what happened to it is told already
+            sessions.setActiveSession(before.get()) if before.isDefined() else sessions.clearActiveSession()
 
 
 def _lighten(spark: SparkSession) -> None:

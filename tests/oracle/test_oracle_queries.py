@@ -21,6 +21,7 @@ C = "k string, v long"
 
 SUBQUERIES = {
     "scalars": "SELECT k, l, (SELECT max(v) FROM b) m, (SELECT min(v) FROM b) n FROM a",
+    "scalars_of_one_name": "SELECT k, l, (SELECT max(v) x FROM b) m, (SELECT min(v) x FROM b) n FROM a",
     "scalar_twice": "SELECT k, (SELECT count(*) FROM c) n FROM a WHERE l >= (SELECT count(*) FROM c)",
     "above_average": "SELECT k, l FROM a WHERE l > (SELECT avg(v) FROM b) AND d < (SELECT max(v) FROM b)",
     "of_itself": "SELECT k, l FROM a WHERE l = (SELECT max(l) FROM a)",

@@ -67,6 +67,11 @@ REFUSED = {
     ),
     "interval": ("SELECT k, make_interval(0, int(v)) i FROM t", "the column 'i' of type INTERVAL:", NO_PLACE),
     "variant": ("SELECT k, array(parse_json(k)) j FROM t", "the column 'j' of type ARRAY<VARIANT>", NO_PLACE),
+    "field_twice": (
+        "SELECT struct(a.k, b.k) s FROM t a JOIN t b ON a.v = b.v",
+        "the column 's' of type STRUCT<K:",
+        "Arrow has no struct with two fields named 'k'",
+    ),
     "sampled": ("SELECT * FROM t TABLESAMPLE (10 PERCENT)", "Sample", "it picks rows at random"),
     "limited": ("SELECT * FROM t LIMIT 3", "LIMIT without ORDER BY", OPEN),
     "offset": ("SELECT * FROM t OFFSET 2", "OFFSET without ORDER BY", OPEN),

@@ -63,6 +63,11 @@ def test_two_columns_of_one_name_are_refused() -> None:
         changes(StructType([StructField("id", LongType()), StructField("id", LongType())]))
 
 
+def test_two_fields_of_one_name_are_refused_when_declared() -> None:
+    with pytest.raises(BadSourceOption, match="a struct in the column 's' has two fields named 'x'"):
+        changes(StructType().add("s", StructType().add("x", LongType()).add("x", LongType())))
+
+
 def test_types_that_a_source_cannot_have_are_refused(spark: SparkSession) -> None:
     for kind in ("char(5)", "array<varchar(3)>"):
         with pytest.raises(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from slipstream.columns import INSTEAD, type_in
+from slipstream.columns import INSTEAD, field_twice, type_in
 from slipstream.errors import CannotMaintain
 from slipstream.plan.aggregate import aggregates_in
 from slipstream.plan.catalyst import Catalyst, Expr, Node
@@ -129,12 +129,19 @@ def check_types(catalyst: Catalyst, view: str, plan: Node) -> None:
                 "rows cannot be kept with it, because Arrow has no such type",
                 INSTEAD[refused].format(name),
             )
+        if (twice := field_twice(kind)) is not None:
+            raise CannotMaintain(
+                view,
+                f"the column '{_written(catalyst, each, plan)}' of type {kind.simpleString().upper()}",
+                f"rows cannot be kept with it, because Arrow has no struct with two fields named '{twice}'",
+                f"give each field a name of its own: named_struct('{twice}', ..., '{twice}_2', ...)",
+            )
 
 
 def _may_refuse(node: Node) -> bool:
     """Whether a column of a node may be of a type that is refused: one call, however many there are."""
     text: str = node.schema().json()
-    return "interval" in text or "variant" in text
+    return "interval" in text or "variant" in text or text.count('"struct"') > 1
 
 
 def _written(catalyst: Catalyst, column: Expr, plan: Node) -> str:

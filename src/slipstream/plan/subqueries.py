@@ -18,6 +18,7 @@ from collections.abc import Iterable
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructField, StructType
 
 from slipstream.plan.catalyst import Catalyst, Expr, Node
 from slipstream.plan.existence import enough, without_idle_limits
@@ -27,6 +28,10 @@ _TOO_MANY = (
     "[SCALAR_SUBQUERY_TOO_MANY_ROWS] More than one row returned by a subquery used as an expression. "
     "Aggregate it (max, first ... ORDER BY LIMIT 1), or correlate it to one row."
 )
+_MERGED = "mergedValue"
+"""What Spark calls the struct of the values of several subqueries that it computes together. It reads them by their
+places, and gives the fields the names of the subqueries' columns, which may be one name.
+"""
 _OWN_OUTPUT = {"Project", "Aggregate", "Expand"}
 """Nodes that say what they output; any other outputs its child's attributes too."""
 
@@ -124,7 +129,14 @@ def _replacements(
 def _single(catalyst: Catalyst, subquery: Node) -> tuple[Node, Expr]:
     """A subquery's plan with exactly one row, and the attribute of its value."""
     plan = _one_row(catalyst, without_subqueries(catalyst, without_idle_limits(catalyst, subquery)))
-    named = catalyst.alias(catalyst.output(plan)[0], "scalar")
+    value = catalyst.output(plan)[0]
+    if value.name() == _MERGED:
+        fields = catalyst.type_of(value)
+        assert isinstance(fields, StructType), "subqueries are merged into a struct"
+        by_place = StructType([StructField(f"_{i}", field.dataType) for i, field in enumerate(fields)])
+        single = catalyst.select(plan, [catalyst.column(value).cast(by_place).alias("scalar")])
+        return single, catalyst.output(single)[0]
+    named = catalyst.alias(value, "scalar")
     return catalyst.project([named], plan), catalyst.attribute(named)
 
 

@@ -55,7 +55,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from slipstream.columns import BAD, INSTEAD, INTERNAL, ORDER, UNREAD, repeated, type_in
+from slipstream.columns import BAD, INSTEAD, INTERNAL, ORDER, UNREAD, field_twice, repeated, type_in
 from slipstream.errors import BadSourceOption, SourceNotAttached, UnknownColumn
 
 JSON = Any
@@ -142,6 +142,11 @@ def _check_types(schema: StructType, refused: Mapping[type[DataType], str]) -> N
             raise BadSourceOption(
                 f"the column '{field.name}' is of type {type_name(field.dataType)}, which a source cannot have",
                 refused[kind],
+            )
+        if (twice := field_twice(field.dataType)) is not None:
+            raise BadSourceOption(
+                f"a struct in the column '{field.name}' has two fields named '{twice}'",
+                "give each field a name of its own",
             )
 
 
