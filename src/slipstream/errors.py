@@ -624,6 +624,7 @@ class ReplicaTrouble(SlipstreamError):
     """An operation on a replica failed; it is tried again."""
 
     def __init__(self, replica: str, operation: str, cause: str) -> None:
+        self.cause = cause
         super().__init__(
             f"replica '{replica}': {operation} failed ({cause}). It is tried again by itself; see to the storage if "
             "that goes on."

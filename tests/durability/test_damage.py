@@ -81,11 +81,11 @@ def check(table: Table, most_refused: float) -> None:
 
 
 def test_random_damages_to_a_store_and_its_replica(replicated: Intact, tmp_path: Path) -> None:
-    check(torture(replicated, 700, 0, 1, tmp_path / "case"), 0.2)
+    check(torture(replicated, 700, 0, 1, tmp_path / "case"), 0.15)
 
 
 def test_random_damages_to_a_store_without_a_replica(alone: Intact, tmp_path: Path) -> None:
-    check(torture(alone, 300, 0, 1, tmp_path / "case"), 0.35)
+    check(torture(alone, 300, 0, 1, tmp_path / "case"), 0.3)
 
 
 def test_power_cuts_with_and_without_a_replica(replicated: Intact, alone: Intact, tmp_path: Path) -> None:

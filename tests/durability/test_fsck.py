@@ -115,6 +115,23 @@ def test_f15_documents_are_put_back_from_their_copies(folder: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("harm", ["deleted", "damaged"])
+def test_claims_are_put_back(folder: Path, harm: str) -> None:
+    claim = folder / "store" / layout.claim_of(1)
+    claim.write_bytes(b"{") if harm == "damaged" else claim.unlink()
+    assert layout.claim_of(1) in found(check_store(folder / "store"))
+    done = repair(folder / "store", [])
+    assert f"{layout.claim_of(1)} was put back" in done.did
+    assert done.left.sound
+
+
+def test_an_empty_claim_of_a_start_that_never_began_is_told(folder: Path) -> None:
+    (folder / "store" / layout.claim_of(3)).touch()
+    seen = check_store(folder / "store")
+    assert seen.sound
+    assert layout.claim_of(3) in {each.where for each in seen.told}
+
+
 def test_what_nobody_has_is_to_be_computed_anew(folder: Path) -> None:
     store = folder / "store"
     shutil.rmtree(store / BAG)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import shutil
 import zlib
@@ -18,7 +19,7 @@ from slipstream.durability.manifest import ClaimName, CommitName
 from slipstream.durability.newest import newest_epoch
 from slipstream.durability.recovery import Kind
 from slipstream.durability.replica import Replica
-from slipstream.durability.start import plan_start, recover_into
+from slipstream.durability.start import plan_start, recover_into, start
 from slipstream.errors import (
     CannotRecover,
     NotAReplica,
@@ -193,6 +194,45 @@ def test_f3_a_damaged_newest_commit_needs_another_replica_or_consent(
     goes_on(folder / "store", one, epoch=6, kind=Kind.RESTORE, accept_loss=True)
 
 
+def rotten(name: str) -> type[Replica]:
+    """A replica on which one object cannot be read."""
+
+    class Rotten(Replica):
+        def _path(self, asked: str) -> str:
+            if asked == name:
+                raise OSError(errno.EIO, "Input/output error", asked)
+            return super()._path(asked)
+
+    return Rotten
+
+
+def test_an_object_that_cannot_be_read_hides_no_others(folder: Path, one: str, two: str) -> None:
+    shutil.rmtree(folder / "store")
+    replica = folder / "one"
+    for name in [str(path.relative_to(replica)) for path in replica.rglob("*") if path.is_file()]:
+        planned = plan_start(
+            folder / "store", None, Durability((one, two)), clock=ManualClock(), objects=rotten(name)
+        ).plan
+        if name.startswith("lineage/000002"):  # there is one copy of it
+            assert isinstance(planned.error, WouldLose)
+        else:
+            assert (planned.error, planned.epoch) == (None, EPOCHS), name
+
+
+def test_a_layer_that_cannot_be_read_is_had_from_another_replica(folder: Path, one: str, two: str) -> None:
+    shutil.rmtree(folder / "store")
+    newest = sorted(path.name for path in (folder / "one" / "data").iterdir())[0]
+    store = Store.at(folder / "store")
+    claim = claim_store(store, "pretend")
+    begun = start(
+        claim, "pretend", Durability((one, two)), clock=ManualClock(), objects=rotten(f"data/{newest}")
+    )
+    claim.release()
+    assert begun.plan.epoch == EPOCHS
+    for trace in (BAG, KEYED):
+        assert contents(folder / "store", trace, EPOCHS) == expected(trace, EPOCHS)
+
+
 def test_f3_one_flipped_bit_of_a_commit_costs_nothing(folder: Path, one: str) -> None:
     shutil.rmtree(folder / "store")
     for path in (folder / "one" / "commits").iterdir():
@@ -245,6 +285,22 @@ def stop_at(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
         monkeypatch.setattr("slipstream.store.store.crash_point", reached)
 
     return stop
+
+
+def test_a_recovery_killed_before_its_claim_may_be_begun_again(
+    folder: Path, one: str, stop_at: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    new = folder / "new"
+    with monkeypatch.context():
+        stop_at("store.before_claim")
+        with pytest.raises(Stop):
+            recover_into(folder / "store", [one], new)
+    monkeypatch.undo()
+    (new / "traces" / "mine.txt").touch()
+    with pytest.raises(StoreNotEmpty):
+        recover_into(folder / "store", [one], new)
+    (new / "traces" / "mine.txt").unlink()
+    assert recover_into(folder / "store", [one], new).plan.epoch == EPOCHS
 
 
 def test_f5_4_a_recovery_killed_early_is_not_started_empty(

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import errno
+import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from slipstream.errors import StoreVanished
+from slipstream.errors import SlipstreamError, StoreFull, StoreVanished
 from slipstream.store.disk import Disk, LocalDisk
+from slipstream.testing.damage import unflushed
 from slipstream.testing.simulation.disk import SimulatedDisk
 from slipstream.testing.simulation.scheduler import Scheduler
 
@@ -29,3 +35,62 @@ def test_a_folder_of_a_store_that_is_gone_is_not_made(disk: Disk) -> None:
         disk.make_folder("traces/totals/1-state")
     with pytest.raises(StoreVanished):
         disk.flush_folder("")
+
+
+def test_a_file_in_the_place_of_a_folder_is_moved_aside(disk: Disk) -> None:
+    disk.make_folder("")
+    disk.create("traces", b"no folder")
+    assert disk.list("traces") == []
+    with pytest.raises(FileNotFoundError):
+        disk.read("traces/totals")
+    disk.make_folder("traces/totals")
+    assert disk.list("traces") == ["totals"]
+
+
+def test_a_file_that_could_not_be_written_whole_is_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = LocalDisk(tmp_path)
+
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(StoreFull):
+        disk.create("claim", b"mine")
+    assert not disk.exists("claim")
+
+
+NAMES = st.sampled_from(["a", "b", "folder", "folder/a", "folder/inner", "folder/inner/c", "a/below"])
+CALLS = st.one_of(
+    st.tuples(st.just("read"), NAMES, st.integers(0, 4), st.none() | st.integers(0, 3)),
+    st.tuples(st.sampled_from(["size", "exists", "list", "remove", "make_folder", "flush_folder"]), NAMES),
+    st.tuples(st.sampled_from(["create", "append"]), NAMES, st.binary(max_size=4)),
+    st.tuples(st.just("replace"), NAMES, st.binary(max_size=4), st.booleans()),
+    st.tuples(st.just("truncate"), NAMES, st.integers(0, 3)),
+    st.tuples(st.just("list"), st.just("")),
+)
+
+
+def done(disk: Disk, call: tuple[Any, ...]) -> Any:
+    """What a call gives, or the kind of its error; what was moved aside is not looked at."""
+    name, *given = call
+    try:
+        if name == "replace":
+            *given, flushed = given
+            return disk.replace(*given, flushed=flushed)
+        result = getattr(disk, name)(*given)
+    except (OSError, SlipstreamError) as error:
+        return type(error)
+    return [each for each in result if not each.startswith(".")] if isinstance(result, list) else result
+
+
+@given(st.lists(CALLS, max_size=30))
+@settings(max_examples=400)
+def test_a_simulated_disk_does_what_a_real_one_does(calls: list[tuple[Any, ...]]) -> None:
+    with tempfile.TemporaryDirectory() as folder, unflushed():
+        real: Disk = LocalDisk(folder)
+        simulated: Disk = SimulatedDisk(Scheduler(1))
+        simulated.make_folder("")
+        for call in calls:
+            assert done(simulated, call) == done(real, call), call

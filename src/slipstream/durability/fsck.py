@@ -25,14 +25,14 @@ from pathlib import Path
 from slipstream.durability.checksum import MODULUS, read_totals
 from slipstream.durability.evidence import Local, Remote
 from slipstream.durability.homecoming import all_home, listed_away
-from slipstream.durability.inbox import look
-from slipstream.durability.joining import Guarded, Opener
+from slipstream.durability.inbox import Enduring, look
+from slipstream.durability.joining import Opener
 from slipstream.durability.manifest import OWNER, ClaimName, CommitName, Segment, Stored
 from slipstream.durability.recovery import Examined, Kind, decide, examine
 from slipstream.durability.replica import Objects, Replica, checked_body, shown
 from slipstream.durability.splice import splice
 from slipstream.durability.start import start
-from slipstream.durability.survey import highest_incarnation, log_numbers, read_log, survey
+from slipstream.durability.survey import highest_incarnation, log_numbers, read_file, read_log, survey
 from slipstream.durability.work import LocalWork
 from slipstream.errors import (
     CannotRecover,
@@ -50,7 +50,7 @@ from slipstream.settings import Durability
 from slipstream.store import chain, documents, layout
 from slipstream.store.catalog import Catalog, owner_of
 from slipstream.store.disk import Disk, is_shared
-from slipstream.store.store import FENCES, Identity, Store, claim_store
+from slipstream.store.store import FENCES, Claim, Identity, Store, claim_body, claim_store
 from slipstream.trace import Fence, LayerName, history_reach, is_away, open_layer, problem_of
 from slipstream.trace.naming import Span
 
@@ -168,7 +168,7 @@ class _StoreCheck:
             )
         for name in self._disk.list(layout.LINEAGE):
             if name.endswith(".json"):
-                found = documents.decode(self._disk.read(f"{layout.LINEAGE}/{name}"))
+                found = documents.decode(read_file(self._disk, f"{layout.LINEAGE}/{name}") or b"")
                 if isinstance(found, str):
                     self._find(f"{layout.LINEAGE}/{name}", f"{found}: a start takes longer")
 
@@ -198,14 +198,16 @@ class _StoreCheck:
                 self._find(layout.claim_of(number), "the claim is missing, and its log is there")
         if highest_incarnation(self._local) > max((int(name) for name in known), default=0):
             self._find(layout.INCARNATIONS, "an incarnation left something here, and its claim is missing")
-        for name in sorted(known):
-            try:
-                app = json.loads(self._disk.read(layout.claim_of(int(name))))["app"]
-            except (ValueError, KeyError, TypeError, RecursionError, OSError):
-                self._find(layout.claim_of(int(name)), "it cannot be read")
-                continue
-            if self._local.identity is not None and app != self._local.identity.app:
-                self._find(layout.claim_of(int(name)), f"it is a claim of another app ('{app}')")
+        for number in sorted(map(int, known)):
+            app = _claimed_by(self._disk, number)
+            if app is None and number not in log_numbers(self._disk):
+                self._tell(
+                    layout.claim_of(number), "it cannot be read: a start was cut short before it began"
+                )
+            elif app is None:
+                self._find(layout.claim_of(number), "it cannot be read")
+            elif self._local.identity is not None and app != self._local.identity.app:
+                self._find(layout.claim_of(number), f"it is a claim of another app ('{app}')")
 
     def _layers(self) -> None:
         """Every layer by itself, and whether those that are sound are enough."""
@@ -357,6 +359,16 @@ class _StoreCheck:
             self._tell(str(root), "it may be read by others than its owner")
 
 
+def _claimed_by(disk: Disk, number: int) -> str | None:
+    """The app that claimed an incarnation; None where that cannot be read."""
+    try:
+        said = json.loads(read_file(disk, layout.claim_of(number)) or b"")
+    except (ValueError, RecursionError):
+        return None
+    app = said.get("app") if isinstance(said, dict) else None
+    return app if isinstance(app, str) else None
+
+
 def _sum_logs(disk: Disk) -> list[int]:
     numbers = (layout.log_number(name) for name in disk.list(layout.SUMS))
     return sorted(number for number in numbers if number is not None)
@@ -389,7 +401,7 @@ def _is_known(name: str) -> bool:
 
 def check_replica(url: str, opener: Opener = Replica) -> Checked:
     """Look through a replica. Raises `NotAReplica` where there is nothing, and what storage says where it fails."""
-    objects = Guarded(url, opener)
+    objects = Enduring(url, opener)
     remote = look(url, opener)
     if remote.error is not None:
         raise ReplicaTrouble(shown(url), "reading it", remote.error)
@@ -421,8 +433,7 @@ def _objects(objects: Objects, remote: Remote) -> tuple[list[Finding], list[Find
     """Everything on a replica, one by one."""
     findings: list[Finding] = []
     told: list[Finding] = []
-    found = _get(objects, OWNER)
-    said = documents.decode(found) if found is not None else "it is missing"
+    said = _owner_document(objects)
     if isinstance(said, str):
         findings.append(Finding(OWNER, said))
     elif remote.owner != Identity(str(said.get("app")), str(said.get("id"))):
@@ -436,7 +447,7 @@ def _objects(objects: Objects, remote: Remote) -> tuple[list[Finding], list[Find
         if commit.manifest is None:
             findings.append(Finding(commit.name.object, "it is damaged"))
             continue
-        body = _get(objects, commit.name.object) or b""
+        body = _get(objects, commit.name.object)
         lines = [line for line in body.split(b"\n") if line]
         if len(lines) != 2 or lines[0] != lines[1]:
             findings.append(Finding(commit.name.object, "one of its two copies is damaged"))
@@ -469,7 +480,7 @@ def _objects(objects: Objects, remote: Remote) -> tuple[list[Finding], list[Find
             told.append(Finding(name, "it is nobody's"))
             continue
         try:
-            claimed = json.loads(_get(objects, name) or b"")
+            claimed = json.loads(_get(objects, name))
             if remote.owner is not None and Identity(**claimed) != remote.owner:
                 findings.append(Finding(name, f"it is a claim of another app ('{claimed['app']}')"))
         except (ValueError, TypeError, KeyError, RecursionError):
@@ -483,11 +494,22 @@ def _objects(objects: Objects, remote: Remote) -> tuple[list[Finding], list[Find
     return findings, told
 
 
-def _get(objects: Objects, name: str) -> bytes | None:
+def _owner_document(objects: Objects) -> documents.Body | str:
+    """What says whose replica it is, or what is wrong with it."""
+    try:
+        return documents.decode(objects.get(OWNER))
+    except FileNotFoundError:
+        return "it is missing"
+    except DamagedObject as error:
+        return error.problem
+
+
+def _get(objects: Objects, name: str) -> bytes:
+    """An object's bytes; none where it cannot be read."""
     try:
         return objects.get(name)
-    except FileNotFoundError:
-        return None
+    except (FileNotFoundError, DamagedObject):
+        return b""
 
 
 def _restored(url: str, opener: Opener, remote: Remote, to: Path) -> Checked:
@@ -535,11 +557,23 @@ def repair(path: str | Path, urls: Sequence[str], opener: Opener = Replica) -> R
     claim = claim_store(store, app)
     try:
         started = start(claim, app, Durability(tuple(urls)), objects=opener, lazily=False, deep=True)
+        claims = _put_back_claims(started.claim, started.identity.app)
     except (CannotRecover, WouldLose) as error:
         return Repaired((), check_store(path), refused=str(error))
     finally:
         claim.release()
-    return Repaired(_did(started.plan.why, started.plan.drop, before), check_store(path))
+    return Repaired((*_did(started.plan.why, started.plan.drop, before), *claims), check_store(path))
+
+
+def _put_back_claims(claim: Claim, app: str) -> tuple[str, ...]:
+    """Claims of incarnations that have a log here: one that is missing or damaged is made again."""
+    disk, did = claim.store.disk, []
+    for number in log_numbers(disk):
+        if _claimed_by(disk, number) != app:
+            claim.check_ours()
+            disk.replace(layout.claim_of(number), claim_body(app, began=True), flushed=True)
+            did.append(f"{layout.claim_of(number)} was put back")
+    return tuple(did)
 
 
 def _did(why: Sequence[str], drop: Sequence[tuple[str, LayerName]], before: Checked) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -51,6 +51,7 @@ from slipstream.trace import LayerName, leave_note, register_bringer
 
 PARALLEL = 8
 _PAUSES = (0.2, 1.0, 3.0)  # seconds between attempts to read an object
+_UNREAD = 3  # objects that cannot be read, of a replica that can
 _FOLDERS = ("data", "catalog", "sums")
 
 
@@ -85,9 +86,50 @@ def look(url: str, opener: Opener = Replica, clock: Clock | None = None) -> Remo
         except ReplicaTrouble:
             clock.sleep(pause)
     try:
-        return _looked(objects)
+        return _looked(Enduring(url, opener))
     except ReplicaTrouble as trouble:
         return Remote(shown(url), error=str(trouble))
+
+
+class Enduring(Guarded):
+    """A replica on which a few objects cannot be read: these are taken for damaged. More of them are a replica that
+    cannot be read.
+    """
+
+    def __init__(self, url: str, opener: Opener) -> None:
+        super().__init__(url, opener)
+        self._unread: set[str] = set()
+
+    def get(self, name: str) -> bytes:
+        with self._enduring(name):
+            return super().get(name)
+
+    def fetch(self, name: str, to: Path) -> str:
+        with self._enduring(name):
+            return super().fetch(name, to)
+
+    @contextmanager
+    def _enduring(self, name: str) -> Iterator[None]:
+        try:
+            yield
+        except ReplicaTrouble as trouble:
+            self._unread.add(name)
+            if len(self._unread) > _UNREAD:
+                raise
+            raise _unreadable(self, name, trouble) from trouble
+
+
+def _unreadable(objects: Objects, name: str, trouble: ReplicaTrouble) -> DamagedObject:
+    return DamagedObject(shown(objects.url), name, f"it cannot be read ({trouble.cause})")
+
+
+def _answers(objects: Objects) -> bool:
+    """Whether a replica that failed to give an object can be read at all."""
+    try:
+        objects.list("incarnations")
+    except ReplicaTrouble:
+        return False
+    return True
 
 
 def _looked(objects: Objects) -> Remote:
@@ -170,7 +212,7 @@ def _document(objects: Objects, stored: Stored | None) -> documents.Body | None:
 def _get(objects: Objects, name: str) -> bytes:
     try:
         return objects.get(name)
-    except FileNotFoundError:  # joined to a longer one meanwhile
+    except (FileNotFoundError, DamagedObject):  # joined to a longer one meanwhile, or unreadable
         return b""
 
 
@@ -204,7 +246,10 @@ def fetch_layers(
             damaged[url, name] = str(error)
             return
         except ReplicaTrouble as trouble:
-            silent[url] = str(trouble)
+            if _answers(objects[url]):
+                damaged[url, name] = str(_unreadable(objects[url], name, trouble))
+            else:
+                silent[url] = str(trouble)
             return
         try:
             for each in layers:

@@ -131,7 +131,7 @@ def read_owner(objects: Objects) -> Identity | None:
     for claim in sorted(claims, reverse=True):
         try:
             return _identity(json.loads(objects.get(claim)))
-        except (ValueError, RecursionError, FileNotFoundError):
+        except (ValueError, RecursionError, FileNotFoundError, DamagedObject):
             continue
     if not any(objects.list(folder) for folder in _FOLDERS):
         return None
@@ -142,6 +142,8 @@ def is_named(objects: Objects) -> bool:
     """Whether a replica says whose it is, be it readable or not."""
     try:
         objects.get(OWNER)
+    except DamagedObject:
+        return True
     except FileNotFoundError:
         return False
     return True
@@ -151,7 +153,7 @@ def _said_owner(objects: Objects) -> Identity | None:
     try:
         found = documents.decode(objects.get(OWNER))
         return None if isinstance(found, str) else _identity(found)
-    except (FileNotFoundError, ValueError):
+    except (FileNotFoundError, DamagedObject, ValueError):
         return None
 
 

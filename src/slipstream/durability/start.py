@@ -288,7 +288,10 @@ def _was_begun(store: Store) -> bool:
     """Whether a folder holds a recovery that was cut short, however early, and nothing else."""
     if store.disk.exists(layout.RESTORING):
         return True
-    return bool(store.disk.list(layout.INCARNATIONS)) and not survey(store).life
+    files = {path.relative_to(store.root) for path in store.root.rglob("*") if not path.is_dir()}
+    claims = {path for path in files if str(path.parent) == layout.INCARNATIONS}
+    made = {path.name for path in store.root.iterdir()} <= {layout.LOCK, *layout.FOLDERS}
+    return made and files - claims <= {Path(layout.LOCK)} and not survey(store).life
 
 
 def plainly_whole(local: Local, plan: Plan) -> bool:

@@ -105,12 +105,12 @@ def log_numbers(disk: Disk) -> list[int]:
 
 def read_log(disk: Disk, number: int) -> bytes:
     """The bytes of a log; none where there is something else in its place."""
-    return _read(disk, layout.lineage_log(number)) or b""
+    return read_file(disk, layout.lineage_log(number)) or b""
 
 
 def read_progress(disk: Disk) -> Replication | None:
     """What the agent said last: nothing if it never said anything, None if that cannot be read."""
-    raw = _read(disk, layout.PROGRESS)
+    raw = read_file(disk, layout.PROGRESS)
     if raw is None:
         return Replication()
     found = documents.decode(raw)
@@ -124,7 +124,7 @@ def read_progress(disk: Disk) -> Replication | None:
 
 def read_restoring(disk: Disk) -> Restoring | None:
     """The note of a recovery that was begun; one that cannot be read stands for any."""
-    raw = _read(disk, layout.RESTORING)
+    raw = read_file(disk, layout.RESTORING)
     if raw is None:
         return None
     found = documents.decode(raw)
@@ -139,12 +139,13 @@ def write_restoring(disk: Disk, note: Restoring) -> None:
     disk.replace(layout.RESTORING, documents.encode(dict(vars(note))), flushed=True)
 
 
-def _read(disk: Disk, name: str) -> bytes | None:
+def read_file(disk: Disk, name: str) -> bytes | None:
+    """A file's bytes; None where there is none, nothing where there is a folder in its place."""
     try:
         return disk.read(name)
     except FileNotFoundError:
         return None
-    except (IsADirectoryError, NotADirectoryError):
+    except IsADirectoryError:
         return b""
 
 

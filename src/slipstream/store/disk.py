@@ -112,7 +112,7 @@ class LocalDisk:
         try:
             with self._named():
                 return sorted(path.name for path in (self._root / folder).iterdir())
-        except (FileNotFoundError, NotADirectoryError):
+        except FileNotFoundError:
             return []
 
     def create(self, name: str, body: bytes) -> bool:
@@ -122,10 +122,15 @@ class LocalDisk:
                 handle = os.open(self._root / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, self._file_mode)
             except FileExistsError:
                 return False
-            with os.fdopen(handle, "wb") as file:
-                file.write(body)
-                file.flush()
-                os.fsync(file.fileno())
+            try:
+                with os.fdopen(handle, "wb") as file:
+                    file.write(body)
+                    file.flush()
+                    os.fsync(file.fileno())
+            except OSError:  # a full disk: nothing half a file
+                with suppress(OSError):
+                    (self._root / name).unlink()
+                raise
             self.flush_folder(name.rpartition("/")[0])
             return True
 
@@ -175,10 +180,10 @@ class LocalDisk:
             try:
                 path.unlink()
             except IsADirectoryError:
-                path.rename(path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}"))
+                self._move_aside(path)
 
     def make_folder(self, name: str) -> None:
-        """Have a folder, and those above it. The store's own is made by its own name (""), and not with another: what
+        """Have a folder, and those above it. A file in its place is nobody's, and is moved aside. The store's own is made by its own name (""), and not with another: what
         is left to do in a store that is gone does not make a new one.
         """
         with self._named():
@@ -188,8 +193,12 @@ class LocalDisk:
             at = self._root
             for part in Path(name).parts:
                 at /= part
-                with suppress(FileExistsError):
+                try:
                     at.mkdir(mode=self._folder_mode)
+                except FileExistsError:
+                    if not at.is_dir():
+                        self._move_aside(at)
+                        at.mkdir(mode=self._folder_mode)
 
     def flush(self, name: str) -> None:
         with self._named():
@@ -238,10 +247,19 @@ class LocalDisk:
             return False
         return False
 
+    @staticmethod
+    def _move_aside(path: Path) -> None:
+        path.rename(path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}"))
+
     @contextmanager
     def _named(self) -> Iterator[None]:
         try:
             yield
+        except (
+            NotADirectoryError
+        ) as error:  # a file is in the place of a folder, so what is in that is not there
+            raise_named(error, self._root)
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), error.filename) from error
         except OSError as error:
             raise_named(error, self._root)
             raise

@@ -288,10 +288,11 @@ def claim_store(store: Store, app: str, *, takeover: bool = False) -> Claim:
     disk = store.disk
     if disk.exists(layout.FORMAT):
         _check_app(store, app)  # another's is left as it is
-    for folder in ("", *layout.FOLDERS):
-        disk.make_folder(folder)
+    disk.make_folder("")
     lock = disk.lock(layout.LOCK, f"process {os.getpid()}", takeover=takeover)
     try:
+        for folder in layout.FOLDERS:
+            disk.make_folder(folder)
         disk.flush_folder("")
         _check_app(store, app)
         crash_point("store.before_claim")
@@ -311,7 +312,7 @@ def claim_number(store: Store, app: str, above: int) -> int:
     try:
         while not store.disk.create(layout.claim_of(number := number + 1), token):
             pass
-    except (FileNotFoundError, NotADirectoryError) as error:  # the folder was made a moment ago
+    except FileNotFoundError as error:  # the folder was made a moment ago
         raise StoreVanished(str(store.root)) from error
     return number
 

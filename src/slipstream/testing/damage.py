@@ -2,7 +2,8 @@
 
 Two kinds of harm, each plain data with a name, so that a failure can be had again from its seed:
 - a **single damage**: one file or folder of a store or a replica is flipped, cut, zeroed, deleted, swapped with another
-  or overwritten by another; - a **power cut**: everything that was not flushed when the power went (layers after the
+  or overwritten by another, or a file is in the place of a folder, or a folder in that of a file;
+- a **power cut**: everything that was not flushed when the power went (layers after the
   persisted epoch, the tail of the newest log, documents that nobody flushes) is as it was, missing, empty,
   zero-filled or half there, each by itself.
 
@@ -42,24 +43,26 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 from unittest.mock import patch
 
 from slipstream.clock import ManualClock
+from slipstream.durability.fsck import check_store
 from slipstream.durability.restore import heal_layer
-from slipstream.durability.start import Started, start
+from slipstream.durability.start import Started, plan_start, start
 from slipstream.durability.survey import read_progress
 from slipstream.durability.timetravel import check_there, resolve_epoch
 from slipstream.durability.work import LocalWork
 from slipstream.errors import DamagedLayer, HistoryForgotten, HistoryLost, MissingLayer, SlipstreamError
+from slipstream.observe import read_status
 from slipstream.settings import Durability
 from slipstream.store import layout
 from slipstream.store.lineage import read_lineage
 from slipstream.store.store import Store, claim_store
-from slipstream.trace import LayerName, Span, cover, history_reach
+from slipstream.trace import LayerName, Span, cover
 
 VERDICTS = ("right", "past lost", "stepped back", "refused", "raw", "empty", "older", "WRONG")
 BAD = ("raw", "empty", "older", "WRONG")
@@ -68,6 +71,8 @@ PLACES = ("store, replica whole", "store, no replica", "replica, store gone", "r
 POWER_CUT = "power cut"
 TWO = "one of two replicas, store gone"
 _HOLE = 256
+_LOOKED_AT = 5
+"""Of so many cases, one is looked at by everything that looks at stores: that costs more than the start."""
 
 
 @dataclass(frozen=True)
@@ -156,16 +161,16 @@ class Answers:
         return self._known[whole]
 
     def changes(self, trace: str, until: int) -> dict[int, int]:
-        """The checksum of the updates of each epoch up to one, as far back as they are there one by one."""
+        """The checksum of the updates of each epoch up to one, of all that are there."""
         if trace not in self._files:
             self._files[trace] = self._listed(trace)
         files = self._files[trace]
         logs = (trace, until, frozenset(file for name, file in files.items() if name.is_log))
         if logs not in self._changes:
-            reach = history_reach(list(files), until, Span.whole())
-            self._changes[logs] = {
-                epoch: self._work.change_sum(trace, epoch - 1, epoch) for epoch in range(reach + 1, until + 1)
-            }
+            found = self._changes[logs] = {}
+            for epoch in range(1, until + 1):
+                with suppress(MissingLayer, HistoryForgotten):
+                    found[epoch] = self._work.change_sum(trace, epoch - 1, epoch)
         return self._changes[logs]
 
     def forget(self) -> None:
@@ -244,7 +249,7 @@ def damage(intact: Intact, seed: int) -> tuple[Case, Callable[[Path], None]]:
     )
     folders = sorted(path.relative_to(root) for path in root.rglob("*") if path.is_dir())
     if rng.random() < 0.12:
-        operation = rng.choice(["delete folder", "swap folders", "copy folder over"])
+        operation = rng.choice(["delete folder", "file in its place", "swap folders", "copy folder over"])
         first = rng.choice(folders)
         peers = [
             each
@@ -252,10 +257,13 @@ def damage(intact: Intact, seed: int) -> tuple[Case, Callable[[Path], None]]:
             if each != first and first not in each.parents and each not in first.parents
         ]
         second = rng.choice(peers) if peers else None
-        operation = operation if second is not None else "delete folder"
+        operation = operation if second is not None or operation in _ALONE else "delete folder"
     else:
         operation = rng.choice(
-            ["flip", "cut", "zero", "zero tail", "zero hole", "delete", "swap", "copy over"]
+            [
+                *("flip", "cut", "zero", "zero tail", "zero hole", "delete", "swap", "copy over"),
+                "folder in its place",
+            ]
         )
         # by folder first, so that the few small files have their turn as the many layers have
         folder = rng.choice(sorted({each.parent for each in files}))
@@ -425,6 +433,16 @@ def _delete_folder(path: Path, _: Path, rng: random.Random) -> None:
     shutil.rmtree(path)
 
 
+def _file_in_its_place(path: Path, _: Path, rng: random.Random) -> None:
+    shutil.rmtree(path)
+    path.write_bytes(rng.randbytes(rng.choice((0, 40))))
+
+
+def _folder_in_its_place(path: Path, _: Path, rng: random.Random) -> None:
+    path.unlink()
+    path.mkdir()
+
+
 def _swap_folders(path: Path, other: Path, rng: random.Random) -> None:
     aside = path.with_name(f"{path.name}.aside")
     path.rename(aside)
@@ -447,10 +465,12 @@ _HARMS: dict[str, Callable[[Path, Path, random.Random], None]] = {
     "swap": _swap,
     "copy over": _copy_over,
     "delete folder": _delete_folder,
+    "file in its place": _file_in_its_place,
+    "folder in its place": _folder_in_its_place,
     "swap folders": _swap_folders,
     "copy folder over": _copy_folder_over,
 }
-_ALONE = {"flip", "cut", "zero", "zero tail", "zero hole", "delete", "delete folder"}
+_ALONE = set(_HARMS) - {"swap", "copy over", "swap folders", "copy folder over"}
 
 
 # Judging
@@ -471,6 +491,8 @@ def judge(intact: Intact, case: Case, harm: Callable[[Path], None], scratch: Pat
     try:
         oldest = max(intact.persisted, intact.safe) if case.operation == POWER_CUT else intact.epoch
         shown = _shown(intact, store.root, oldest)
+        if case.seed % _LOOKED_AT == 0 or "its place" in case.operation:
+            _looked_at(store.root, urls)
         if shown is not None:
             return Judged(case, *shown)
         claim = claim_store(store, intact.app)
@@ -502,6 +524,18 @@ def _shown(intact: Intact, root: Path, oldest: int) -> tuple[str, str] | None:
     except SlipstreamError:
         pass
     return None
+
+
+def _looked_at(root: Path, urls: tuple[str, ...]) -> None:
+    """What looks at a store and changes nothing: it may refuse, and raises nothing else."""
+    looks: tuple[Callable[[], object], ...] = (
+        lambda: plan_start(root, None, Durability(urls), clock=ManualClock()),
+        lambda: read_status(root),
+        lambda: check_store(root),
+    )
+    for look in looks:
+        with suppress(SlipstreamError):
+            look()
 
 
 def _unpublished(intact: Intact, store: Store, epoch: int) -> bool:
@@ -573,10 +607,17 @@ def _compared(intact: Intact, started: Started, urls: Sequence[str], promised: i
             continue
         if found != total:
             return "WRONG", f"{trace} as of epoch {epoch} is another; {said}"
-    for trace in {trace for trace, _ in intact.changes}:
-        for epoch, total in answers.changes(trace, plan.epoch).items():
-            if total != intact.changes.get((trace, epoch), total):
-                return "WRONG", f"the changes of {trace} in epoch {epoch} are others; {said}"
+    there = {trace: answers.changes(trace, plan.epoch) for trace in {trace for trace, _ in intact.changes}}
+    for (trace, epoch), total in intact.changes.items():
+        if epoch in there[trace] and there[trace][epoch] != total:
+            return "WRONG", f"the changes of {trace} in epoch {epoch} are others; {said}"
+        if epoch not in there[trace] and history.kept < epoch <= plan.epoch:
+            if not _told(store, trace, epoch, epoch - 1):
+                return (
+                    "WRONG",
+                    f"the changes of {trace} in epoch {epoch} are gone, and a reader is not told; {said}",
+                )
+            lost += 1
     if lost:
         return "past lost", f"{lost} answers; {said}"
     if plan.epoch < intact.epoch:
@@ -584,11 +625,11 @@ def _compared(intact: Intact, started: Started, urls: Sequence[str], promised: i
     return "right", said
 
 
-def _told(store: Store, trace: str, epoch: int) -> bool:
-    """Whether a reader is told that what it asks for is lost."""
+def _told(store: Store, trace: str, epoch: int, since: int | None = None) -> bool:
+    """Whether a reader is told that what it asks for is lost: a view as of an epoch, or its changes since another."""
     view = next(name for name, each in store.catalog().views.items() if each.trace == trace)
     try:
-        check_there(store, view, epoch, None, base=False)
+        check_there(store, view, epoch, since, base=since is not None)
     except HistoryLost:
         return True
     return False

@@ -144,7 +144,7 @@ def list_all(directory: Path) -> tuple[list[LayerName], list[Fence]]:
                     names.append(name)
                 elif (fence := Fence.parse(entry.name)) is not None:
                     fences.append(fence)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         pass
     return names, fences
 

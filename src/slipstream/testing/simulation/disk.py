@@ -120,7 +120,9 @@ class SimulatedDisk:
         folder.put(last, file)
         self.changes += 1
         self._pass()
-        self._space()
+        if self.full:
+            folder.put(last, None)
+            self._space()
         file.data = body
         self.changes += 1
         self._pass()
@@ -147,8 +149,7 @@ class SimulatedDisk:
             file.flushed = body
         self._pass()
         if isinstance(folder.entries.get(last), Folder):
-            folder.put(temporary, None)
-            raise IsADirectoryError(name)
+            self._move_aside(folder, last)
         folder.put(last, file)
         folder.put(temporary, None)
         self._observed("replace", name, body)
@@ -180,10 +181,11 @@ class SimulatedDisk:
         if last not in folder.entries:
             return
         self._writable()
-        if isinstance(folder.entries[last], Folder):
-            raise IsADirectoryError(name)
         self._observed("remove", name, b"")
-        folder.put(last, None)
+        if isinstance(folder.entries[last], Folder):
+            self._move_aside(folder, last)
+        else:
+            folder.put(last, None)
 
     def make_folder(self, name: str) -> None:
         self._pass()
@@ -192,13 +194,13 @@ class SimulatedDisk:
             self._named()
         for part in (self._name, *_parts(name)):
             found = at.entries.get(part)
-            if found is None:
+            if not isinstance(found, Folder):
                 self._writable()
+                if found is not None:
+                    self._move_aside(at, part)
                 found = Folder()
                 at.put(part, found)
                 self.changes += 1
-            if isinstance(found, File):
-                raise FileExistsError(name)
             at = found
 
     def flush(self, name: str) -> None:
@@ -339,6 +341,11 @@ class SimulatedDisk:
             self._named()
             raise FileNotFoundError(name)
         return found, last
+
+    def _move_aside(self, folder: Folder, name: str) -> None:
+        """Give what is in somebody's place a name of its own."""
+        folder.put(f".{name}.{next(self._temporary):012x}", folder.entries[name])
+        folder.put(name, None)
 
     def _named(self) -> None:
         if self._name not in self._mount.entries:
