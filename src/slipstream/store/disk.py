@@ -183,8 +183,9 @@ class LocalDisk:
                 self._move_aside(path)
 
     def make_folder(self, name: str) -> None:
-        """Have a folder, and those above it. A file in its place is nobody's, and is moved aside. The store's own is made by its own name (""), and not with another: what
-        is left to do in a store that is gone does not make a new one.
+        """Have a folder, and those above it. A file in its place is nobody's, and is moved aside. The store's own
+        is made by its own name (""), and not with another: what is left to do in a store that is gone does not make a
+        new one.
         """
         with self._named():
             if not name:
