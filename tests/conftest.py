@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -12,6 +13,9 @@ from slipstream.session import start_session
 
 settings.register_profile("same every time", deadline=None, derandomize=True)
 settings.load_profile("same every time")
+
+# Each test has plans and generated code of its own: what a JVM would compile thoroughly is not run again.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
 
 LONGEST = "torture/test_torture.py"
 

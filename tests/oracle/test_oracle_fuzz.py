@@ -17,7 +17,7 @@ from slipstream.testing.scripted import kept_table
 
 pytestmark = pytest.mark.spark
 
-ROUNDS = (range(4), range(4, 8), range(8, 13))  # in parts, for several processes
+ROUNDS = (range(2), range(2, 4), range(4, 6))  # in parts, for several processes
 VIEWS = 16
 
 

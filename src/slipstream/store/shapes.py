@@ -8,7 +8,7 @@ finite, so that whoever computes with them, or seeks to them, meets nothing else
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from functools import cache
 from types import NoneType, UnionType
@@ -17,54 +17,111 @@ from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 _LARGEST = 1 << 63
 
 T = TypeVar("T")
+Wrong = tuple[str, Any]
+"""Where something is not what it should be, and what is there."""
+Shape = Callable[[Any], Wrong | None]
 
 
 def checked(made: T) -> T:
     """A dataclass whose fields are all what they are annotated as, down to the last; ValueError if one is not."""
-    _check(type(made), made, type(made).__name__)
+    kind: Any = type(made)
+    wrong = _shape(kind)(made)
+    if wrong is not None:
+        where, value = wrong
+        raise ValueError(f"{kind.__name__}{where} is {str(value)[:60]!r}")
     return made
 
 
-def _check(kind: Any, value: Any, where: str) -> None:
-    if kind is Any:
-        return
-    origin, inner = get_origin(kind), get_args(kind)
-    if isinstance(kind, type) and is_dataclass(kind):
-        _need(type(value) is kind, value, where)
-        for name, each in _types(kind).items():
-            _check(each, getattr(value, name), f"{where}.{name}")
-    elif isinstance(kind, UnionType):
-        if value is not None or NoneType not in inner:
-            _check(next(each for each in inner if each is not NoneType), value, where)
-    elif origin is Literal:
-        _need(value in inner, value, where)
-    elif origin is tuple:
-        _need(isinstance(value, tuple), value, where)
-        kinds = inner[:1] * len(value) if inner[-1] is Ellipsis else inner
-        _need(len(kinds) == len(value), value, where)
-        for i, (each, part) in enumerate(zip(kinds, value, strict=True)):
-            _check(each, part, f"{where}[{i}]")
-    elif origin is not None and issubclass(origin, Mapping):
-        _need(isinstance(value, Mapping), value, where)
-        for name, part in value.items():
-            _check(inner[1], part, f"{where}.{name}")
-    elif origin is not None:  # some other collection
-        _need(isinstance(value, list | tuple), value, where)
-        for i, part in enumerate(value):
-            _check(inner[0], part, f"{where}[{i}]")
-    elif kind is float:
-        _need(type(value) in (int, float) and math.isfinite(value) and abs(value) < _LARGEST, value, where)
-    else:
-        _need(type(value) is kind, value, where)
-        _need(kind is not int or -_LARGEST <= value < _LARGEST, value, where)
-
-
-def _need(holds: bool, value: Any, where: str) -> None:
-    if not holds:
-        raise ValueError(f"{where} is {str(value)[:60]!r}")
-
-
 @cache
-def _types(kind: type) -> dict[str, Any]:
-    names = {field.name for field in fields(kind)}
-    return {name: each for name, each in get_type_hints(kind).items() if name in names}
+def _shape(kind: Any) -> Shape:
+    """What tells whether a value is of a kind; made once, for records are many."""
+    origin, inner = get_origin(kind), get_args(kind)
+    if kind is Any:
+        return lambda value: None
+    if isinstance(kind, type) and is_dataclass(kind):
+        return _of_dataclass(kind)
+    if isinstance(kind, UnionType):
+        return _of_optional(inner)
+    if origin is Literal:
+        return lambda value: None if value in inner else ("", value)
+    if origin is tuple:
+        return _of_tuple(inner)
+    if origin is not None and issubclass(origin, Mapping):
+        return _of_mapping(_shape(inner[1]))
+    if origin is not None:  # some other collection
+        return _of_list(_shape(inner[0]))
+    if kind is float:
+        return _float
+    return _int if kind is int else lambda value: None if type(value) is kind else ("", value)
+
+
+def _of_dataclass(kind: type) -> Shape:
+    types = get_type_hints(kind)
+    shapes = [(field.name, _shape(types[field.name])) for field in fields(kind)]
+
+    def shape(value: Any) -> Wrong | None:
+        if type(value) is not kind:
+            return "", value
+        for name, each in shapes:
+            if (wrong := each(getattr(value, name))) is not None:
+                return f".{name}{wrong[0]}", wrong[1]
+        return None
+
+    return shape
+
+
+def _of_optional(kinds: tuple[Any, ...]) -> Shape:
+    shape = _shape(next(each for each in kinds if each is not NoneType))
+    if NoneType not in kinds:
+        return shape
+    return lambda value: None if value is None else shape(value)
+
+
+def _of_tuple(kinds: tuple[Any, ...]) -> Shape:
+    if kinds[-1] is Ellipsis:
+        each = _of_list(_shape(kinds[0]))
+        return lambda value: each(value) if isinstance(value, tuple) else ("", value)
+    shapes = [_shape(kind) for kind in kinds]
+
+    def shape(value: Any) -> Wrong | None:
+        if not isinstance(value, tuple) or len(value) != len(shapes):
+            return "", value
+        for i, (part, each) in enumerate(zip(value, shapes, strict=True)):
+            if (wrong := each(part)) is not None:
+                return f"[{i}]{wrong[0]}", wrong[1]
+        return None
+
+    return shape
+
+
+def _of_mapping(each: Shape) -> Shape:
+    def shape(value: Any) -> Wrong | None:
+        if not isinstance(value, Mapping):
+            return "", value
+        for name, part in value.items():
+            if (wrong := each(part)) is not None:
+                return f".{name}{wrong[0]}", wrong[1]
+        return None
+
+    return shape
+
+
+def _of_list(each: Shape) -> Shape:
+    def shape(value: Any) -> Wrong | None:
+        if not isinstance(value, list | tuple):
+            return "", value
+        for i, part in enumerate(value):
+            if (wrong := each(part)) is not None:
+                return f"[{i}]{wrong[0]}", wrong[1]
+        return None
+
+    return shape
+
+
+def _int(value: Any) -> Wrong | None:
+    return None if type(value) is int and -_LARGEST <= value < _LARGEST else ("", value)
+
+
+def _float(value: Any) -> Wrong | None:
+    right = type(value) in (int, float) and math.isfinite(value) and abs(value) < _LARGEST
+    return None if right else ("", value)

@@ -10,15 +10,22 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from slipstream.app import App
 from slipstream.errors import UnknownView
 
 _SHOWN = 5
+_QUICK = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
 
 
 class Mismatch(AssertionError):
@@ -45,6 +52,19 @@ def recompute(app: App, view: str, inputs: Mapping[str, DataFrame]) -> DataFrame
         return known[name]
 
     return frame(view)
+
+
+@contextmanager
+def quick(spark: SparkSession) -> Iterator[None]:
+    """Settings under which Spark answers many small queries soonest: what it compiles for one would run once."""
+    before = {key: spark.conf.get(key, None) for key in _QUICK}
+    for key, value in _QUICK.items():
+        spark.conf.set(key, value)
+    try:
+        yield
+    finally:
+        for key, known in before.items():
+            spark.conf.unset(key) if known is None else spark.conf.set(key, known)
 
 
 def rows_of(frame: DataFrame) -> list[tuple[Any, ...]]:

@@ -22,7 +22,14 @@ from slipstream.observe import read_view
 from slipstream.sources import memory
 from slipstream.sources.memory import Memory
 from slipstream.store.store import Store
-from slipstream.testing.oracle import applied, assert_equal_rows, assert_same_columns, recompute, rows_of
+from slipstream.testing.oracle import (
+    applied,
+    assert_equal_rows,
+    assert_same_columns,
+    quick,
+    recompute,
+    rows_of,
+)
 from slipstream.trace import upkeep
 
 Row = tuple[Any, ...]
@@ -104,21 +111,26 @@ class Script:
         self, views: Iterable[str] | None = None, *, relative: float | None = None, absolute: float = 0.0
     ) -> None:
         """Compare views (all, if not said) with the oracle as of every step, by the changes between them, and now."""
-        for name in list(self.app.definitions) if views is None else views:
-            expected, kept = self._expected(name), self._kept(name)
-            changed = self.app.changes(name, 0, max(self.steps))
-            updates = rows_of(changed)
-            before: list[Row] = []
-            since = 0
-            for epoch in self.steps:
-                what = f"view '{name}' as of epoch {epoch}"
-                assert_equal_rows(kept[epoch], expected[epoch], what, relative=relative, absolute=absolute)
-                between = [(row[:-2], row[-1]) for row in updates if since < row[-2] <= epoch]
-                assert_equal_rows(applied(before, between), kept[epoch], f"{what}, by changes since {since}")
-                before, since = kept[epoch], epoch
-            now = self.app.read(name)
-            assert_same_columns(now, self._oracle(name, max(self.steps)), f"view '{name}'")
-            assert_equal_rows(rows_of(now), kept[max(self.steps)], f"view '{name}', read with Spark")
+        with quick(self.app.spark):
+            for name in list(self.app.definitions) if views is None else views:
+                expected, kept = self._expected(name), self._kept(name)
+                changed = self.app.changes(name, 0, max(self.steps))
+                updates = rows_of(changed)
+                before: list[Row] = []
+                since = 0
+                for epoch in self.steps:
+                    what = f"view '{name}' as of epoch {epoch}"
+                    assert_equal_rows(
+                        kept[epoch], expected[epoch], what, relative=relative, absolute=absolute
+                    )
+                    between = [(row[:-2], row[-1]) for row in updates if since < row[-2] <= epoch]
+                    assert_equal_rows(
+                        applied(before, between), kept[epoch], f"{what}, by changes since {since}"
+                    )
+                    before, since = kept[epoch], epoch
+                now = self.app.read(name)
+                assert_same_columns(now, self._oracle(name, max(self.steps)), f"view '{name}'")
+                assert_equal_rows(rows_of(now), kept[max(self.steps)], f"view '{name}', read with Spark")
 
     def _expected(self, view: str) -> dict[int, list[Row]]:
         """The oracle's rows at the end of each step, in one job."""

@@ -81,6 +81,7 @@ def tuned(spark: SparkSession, compiled: bool) -> SparkSession:
     session.conf.set("spark.sql.adaptive.enabled", "false")
     session.conf.set("spark.sql.shuffle.partitions", "1")
     session.conf.set("spark.sql.codegen.wholeStage", str(compiled).lower())
+    session.conf.set("spark.sql.codegen.factoryMode", "FALLBACK" if compiled else "NO_CODEGEN")
     return session
 
 
