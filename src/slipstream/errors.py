@@ -305,6 +305,13 @@ class NotAStore(SlipstreamError):
         )
 
 
+class StoreIsAFile(SlipstreamError):
+    def __init__(self, path: str) -> None:
+        super().__init__(
+            f"'{path}' is a file, and a store is a folder. Give another path: App(..., store=FOLDER)."
+        )
+
+
 class StoreInUse(SlipstreamError):
     def __init__(self, path: str, holder: str) -> None:
         super().__init__(

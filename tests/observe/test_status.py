@@ -9,12 +9,15 @@ import logging
 import os
 from collections.abc import Sequence
 from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from rich.console import Console
 
+from slipstream.cli.tables import status_picture
 from slipstream.dataflow.contents import recorded
 from slipstream.epoch.machine import GOING_ON, WAITING
 from slipstream.errors import NotAStore, StoreFull
@@ -145,6 +148,24 @@ def test_a_large_view_is_not_counted(claim: Claim, monkeypatch: pytest.MonkeyPat
     seen = read_status(claim.store.root)
     assert not seen.running
     assert [(view.rows, view.exact) for view in seen.views] == [(3, False)]
+
+
+def test_a_view_with_a_damaged_layer_is_told_and_the_rest_is_shown(claim: Claim) -> None:
+    folder = claim.store.root / "traces/people/1-view"
+    layer = sorted(folder.glob("*.arrow"))[-1]
+    body = bytearray(layer.read_bytes())
+    body[len(body) // 2] ^= 1
+    layer.write_bytes(bytes(body))
+    seen = read_status(claim.store.root)
+    (view,) = seen.views
+    assert seen.epoch == 2
+    assert view.problem is not None
+    assert layer.name in view.problem
+    printed = Console(width=300, file=StringIO(), record=True)
+    printed.print(status_picture(seen, 0.0))
+    text = printed.export_text()
+    assert "damaged" in text
+    assert f"the view 'people': {view.problem}" in text
 
 
 def test_a_store_without_epochs(tmp_path: Path) -> None:

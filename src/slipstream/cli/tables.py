@@ -44,6 +44,9 @@ def status_picture(status: Status, now: float) -> RenderableType:
         head.append(f"\nthe engine waits: {status.waiting}", "red")
     if status.problem is not None:
         head.append(f"\nit cannot be read as of now: {status.problem}", "red")
+    for view in status.views:
+        if view.problem is not None:
+            head.append(f"\nthe view '{view.name}': {view.problem}", "red")
     if status.computed_at is None:
         return Group(head, Text(NO_EPOCH), *_apart(*_sources(status)))
     ago = wording.span(now - status.computed_at)
@@ -82,7 +85,8 @@ def _views(status: Status) -> Table:
     figures = ["rows", "layers", "size", "to merge"]
     made = table(["view", *figures, "time travel"], figures)
     for view in status.views:
-        rows = f"{view.rows:,}" if view.exact else f"about {view.rows:,}"
+        counted = Text(f"{view.rows:,}" if view.exact else f"about {view.rows:,}")
+        rows = counted if view.problem is None else Text("damaged", "red")
         reach = f"epochs {view.oldest:,} to {status.epoch:,}"
         made.add_row(
             view.name, rows, f"{view.layers:,}", wording.size(view.bytes), wording.size(view.debt), reach

@@ -41,13 +41,13 @@ from slipstream.durability.manifest import (
 from slipstream.durability.pack import decode_schema, unpack
 from slipstream.durability.replica import Objects, Replica, checked_body, shown
 from slipstream.durability.work import LayerWork
-from slipstream.errors import DamagedLayer, DamagedObject, LayerAway, ReplicaTrouble, SlipstreamError
+from slipstream.errors import DamagedObject, LayerAway, ReplicaTrouble, SlipstreamError
 from slipstream.store import documents
 from slipstream.store.catalog import Catalog
 from slipstream.store.layout import SPOOL
 from slipstream.store.shapes import checked
 from slipstream.store.store import Store
-from slipstream.trace import LayerName, leave_note, register_bringer
+from slipstream.trace import LayerName, damaged, leave_note, register_bringer
 
 PARALLEL = 8
 _PAUSES = (0.2, 1.0, 3.0)  # seconds between attempts to read an object
@@ -340,9 +340,7 @@ def _noted(path: Path, said: Mapping[str, Any]) -> list[list[_Noted]]:
             assert each.name
         return places
     except (TypeError, KeyError, ValueError, AttributeError, pa.ArrowException) as error:
-        name = LayerName.parse(path.name)
-        problem = f"a note stands in its place, and makes no sense ({error})"
-        raise DamagedLayer("/".join(path.parent.parts[-3:]), name, problem) from error
+        raise damaged(path, f"a note stands in its place, and makes no sense ({error})") from error
 
 
 def bring_home(path: Path, said: dict[str, Any]) -> None:

@@ -28,7 +28,7 @@ from slipstream.durability.frontiers import Frontiers, frontiers
 from slipstream.durability.newest import find_newest, newest_epoch
 from slipstream.epoch.machine import GOING_ON, WAITING
 from slipstream.epoch.report import percentile
-from slipstream.errors import MissingLayer
+from slipstream.errors import DamagedLayer, MissingLayer
 from slipstream.observe.consumed import Consumed, consumed
 from slipstream.store.catalog import Catalog, SourceEntry, ViewEntry
 from slipstream.store.disk import trouble_of
@@ -57,7 +57,7 @@ _ATTEMPTS = 3
 @dataclass(frozen=True)
 class ViewStatus:
     """One view. oldest: time travel reaches back to this epoch. layers, bytes: of all traces that it keeps. debt: bytes
-    of layers that are due to be merged.
+    of layers that are due to be merged. problem: why its rows cannot be counted, if they cannot.
     """
 
     name: str
@@ -67,6 +67,7 @@ class ViewStatus:
     bytes: int
     oldest: int
     debt: int = 0
+    problem: str | None = None
 
 
 @dataclass(frozen=True)
@@ -194,14 +195,17 @@ def _view(store: Store, name: str, entry: ViewEntry, epoch: int, problem: str | 
     contents = Contents.described(dict(entry.contents))
     names = list_layers(store.root / contents.trace)
     layers, size = _on_disk(store.root, {entry.trace, *entry.traces})
+    rows, exact, damage = 0, False, None
     try:
         rows, exact = _rows(store.root, contents, epoch)
     except MissingLayer:
         if problem is None:
             raise
-        rows, exact = 0, False
+    except DamagedLayer as error:
+        damage = str(error)
     reach = history_reach(names, epoch, Span.whole())
-    return ViewStatus(name, rows, exact, layers, size, reach, _debt(store.root, entry, epoch, reach))
+    debt = _debt(store.root, entry, epoch, reach)
+    return ViewStatus(name, rows, exact, layers, size, reach, debt, damage)
 
 
 def _compacted(store: Store, catalog: Catalog, epoch: int) -> int:

@@ -29,6 +29,7 @@ from slipstream.crashing import crash_point
 from slipstream.errors import (
     StoreFull,
     StoreInUse,
+    StoreIsAFile,
     StoreReadOnly,
     StoreTrouble,
     StoreUnreadable,
@@ -189,6 +190,8 @@ class LocalDisk:
         """
         with self._named():
             if not name:
+                if self._root.is_file():
+                    raise StoreIsAFile(str(self._root))
                 self._root.mkdir(parents=True, exist_ok=True, mode=self._folder_mode)
                 _fsync(self._root.parent)
             at = self._root

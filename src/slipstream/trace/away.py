@@ -26,7 +26,7 @@ from typing import Any
 from xxhash import xxh3_64_hexdigest
 
 from slipstream.errors import DamagedLayer
-from slipstream.trace.naming import LayerName, trace_of
+from slipstream.trace.naming import damaged, trace_of
 from slipstream.trace.placing import placed
 
 Bringer = Callable[[Path, dict[str, Any]], None]
@@ -96,19 +96,13 @@ def _read(path: Path, content: bytes) -> dict[str, Any]:
     except (ValueError, KeyError, AttributeError, TypeError, RecursionError):
         checksum = None
     if checksum is None or checksum != _checksum(note):
-        raise _damaged(path, "a note stands in its place, and the note is damaged")
+        raise damaged(path, "a note stands in its place, and the note is damaged")
     if (note.get("trace"), note.get("layer")) != (trace_of(path.parent), path.name):
         told = f"{note.get('trace')}/{note.get('layer')}"
-        raise _damaged(path, f"a note stands in its place that was left for {told}")
+        raise damaged(path, f"a note stands in its place that was left for {told}")
     if note["away"] not in HOMES.keys() | BRINGERS.keys():
-        raise _damaged(path, f"a note says that it is away, of the kind '{note['away']}', which is unknown")
+        raise damaged(path, f"a note says that it is away, of the kind '{note['away']}', which is unknown")
     return note
-
-
-def _damaged(path: Path, problem: str) -> DamagedLayer:
-    name = LayerName.parse(path.name)
-    assert name is not None, path
-    return DamagedLayer("/".join(path.parent.parts[-3:]), name, problem)
 
 
 def _checksum(note: Mapping[str, Any]) -> str:

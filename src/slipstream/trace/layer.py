@@ -32,7 +32,7 @@ import pyarrow as pa
 
 from slipstream.errors import DamagedLayer
 from slipstream.trace.away import bring, is_away, problem_of_note
-from slipstream.trace.naming import Fence, Ints, LayerName, Span, place_of, trace_of
+from slipstream.trace.naming import Fence, Ints, LayerName, Span, damaged, place_of, trace_of
 from slipstream.trace.seal import (
     MAGIC_BYTES,
     TAIL,
@@ -277,7 +277,7 @@ def _damaged(directory: Path, name: LayerName, error: Exception) -> DamagedLayer
     if isinstance(error, OSError) and error.errno in _NO_RESOURCES:
         raise error
     problem = str(error) if isinstance(error, BrokenSeal) else f"it cannot be read ({error})"
-    return DamagedLayer("/".join(directory.parts[-3:]), name, problem)
+    return damaged(directory / name.filename, problem)
 
 
 _OPEN = _Cache(OPEN_LAYERS)

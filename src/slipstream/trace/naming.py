@@ -33,7 +33,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from slipstream.errors import BadTraceName
+from slipstream.errors import BadTraceName, DamagedLayer
 
 PLACES = 1 << 31
 _HALF = 1 << 30
@@ -125,6 +125,11 @@ def checked_trace(text: str) -> str:
 def trace_of(directory: Path) -> str:
     """What a layer's seal calls the trace in a directory, wherever its store is: VIEW/TRACE."""
     return "/".join(os.fspath(directory).rsplit("/", 2)[-2:])
+
+
+def damaged(path: Path, problem: str) -> DamagedLayer:
+    """The error of a layer's file that is not what was written."""
+    return DamagedLayer("/".join(path.parent.parts[-3:]), LayerName.parse(path.name), problem)
 
 
 @dataclass(frozen=True, order=True)

@@ -8,11 +8,10 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from slipstream.errors import DamagedLayer
 from slipstream.trace import rows as _rows
 from slipstream.trace.cover import cover
 from slipstream.trace.layer import Layer, list_layers, open_layer
-from slipstream.trace.naming import Span
+from slipstream.trace.naming import Span, damaged
 
 
 def validate(
@@ -27,7 +26,7 @@ def validate(
     for name in names:
         problem = problem_of(open_layer(directory, name))
         if problem is not None:
-            raise DamagedLayer("/".join(directory.parts[-3:]), name, problem)
+            raise damaged(directory / name.filename, problem)
     for epoch in range(computed if keep_from is None else keep_from, computed + 1):
         cover(names, epoch, span or Span.whole(), directory=str(directory))
 
