@@ -157,6 +157,7 @@ def test_a_view_with_a_damaged_layer_is_told_and_the_rest_is_shown(claim: Claim)
     body[len(body) // 2] ^= 1
     layer.write_bytes(bytes(body))
     seen = read_status(claim.store.root)
+    claim.release()
     (view,) = seen.views
     assert seen.epoch == 2
     assert view.problem is not None

@@ -289,6 +289,30 @@ def test_appends_that_were_harmed_are_never_taken_for_what_was_appended(
                 reader.frame({"appends": taken})
 
 
+@pytest.mark.parametrize("left", ["nothing", "half", "zeros", "half zeros"])
+def test_what_a_power_cut_leaves_of_the_newest_appends_is_left_out(
+    attach: Attach, tmp_path: Path, rows: Rows, left: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    source = attach(memory("id long"), name="m")
+    for value in range(4):
+        source.append([(value,)])
+    taken = source.cut(2).range
+    for number in (2, 3):
+        file = next((tmp_path / "store" / "m").glob(f"*/{number:012d}-*.arrow"))
+        body = file.read_bytes()
+        half = body[: len(body) // 2]
+        file.write_bytes(
+            {"nothing": b"", "half": half, "zeros": bytes(len(body)), "half zeros": half + bytes(len(half))}[
+                left
+            ]
+        )
+    later = attach(memory("id long"), consumed=[taken], name="m")
+    assert later.backlog() == 0
+    assert caplog.text.count("is left out: a power cut") == 2
+    later.append([(7,)])
+    assert rows(later.frame(later.cut(None).range)) == [(7, 1)]
+
+
 def test_one_memory_is_one_source_of_one_app(spark: SparkSession, tmp_path: Path) -> None:
     shared = memory("id long")
     with (

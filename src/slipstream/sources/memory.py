@@ -12,12 +12,14 @@ Because rows can be retracted, a source without `key=` has the mode `diff`, even
 
 The file is written under a temporary name and renamed, not flushed: it survives the end of the process, not that
 of the machine. Its name, `NUMBER-ROWS-DIGEST.arrow`, says what must be in it, so that a file that rotted is never taken
-for what was appended, and a number that is missing before others is never passed over. Files are in folders of
+for what was appended, and a number that is missing before others is never passed over. What a power cut left of the
+newest appends, without their end, is left out, if no epoch took it, with a line in the log. Files are in folders of
 `TOGETHER` each, by number, so that a start looks at those that it goes on from and not at all that was ever appended.
 """
 
 from __future__ import annotations
 
+import logging
 import re
 import threading
 from collections.abc import Iterable, Sequence
@@ -40,6 +42,8 @@ from slipstream.sources.rows import Rows, arrow_schema, table
 from slipstream.sources.shape import BEFORE_IMAGE, DELETES, UPSERTS
 
 TOGETHER = 4096
+_LOG = logging.getLogger("slipstream.engine")
+_END = b"\xff\xff\xff\xff\0\0\0\0"  # of a stream
 _NAME = re.compile(r"(\d{12,})-(\d+)(?:-([0-9a-f]{16}))?\.arrow")
 
 
@@ -115,6 +119,7 @@ class Memory(Source):
                 if group >= self._cursor // TOGETHER:
                     self._look(group)
             self._next = max([self._cursor, *(number + 1 for number in self._rows)])
+            self._leave_out_torn()
             held, self._held = self._held, []
             for rows, sign in held:
                 self._write(self._stored(rows, sign, self._next))
@@ -227,6 +232,24 @@ class Memory(Source):
         temporary.rename(self._group(group) / name)
         self._rows[self._next], self._names[self._next] = len(stored), name
         self._next += 1
+
+    def _leave_out_torn(self) -> None:
+        """Leave out the newest appends that no epoch took and that a power cut left without an end: as if it had come
+        before them.
+        """
+        while self._next > self._cursor and (number := self._next - 1) in self._rows:
+            path = self._path(number)
+            if path.read_bytes()[-len(_END) :] == _END:
+                return
+            path.rename(path.with_name(f".{path.name}.torn"))
+            del self._rows[number], self._names[number]
+            self._next = number
+            _LOG.warning(
+                "append number %s of the source '%s' is left out: a power cut left it without its end, and no epoch "
+                "took it",
+                number,
+                self.name,
+            )
 
     def _home(self) -> Path:
         assert self._folder is not None, "frames are asked for only after attach"
