@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import slipstream as sl
-from slipstream.errors import BadInput
+from slipstream.errors import BadInput, BadSourceOption
 
 pytestmark = pytest.mark.spark
 
@@ -50,6 +50,14 @@ def test_a_row_that_does_not_parse_is_kept_with_its_file_line_and_reason(
         assert kept["file"].endswith("a.json")
         assert "v" in kept["reason"]
         assert app.read("orders_rejected", as_of=0).count() == 0
+
+
+def test_a_folder_of_the_app_s_own_is_no_input(spark: SparkSession, tmp_path: Path) -> None:
+    replica = tmp_path / "replica"
+    with sl.App("own", tmp_path / "store", spark=spark, replicas=[f"file://{replica}"]) as app:
+        for folder in (replica, tmp_path / "store", tmp_path / "x" / ".." / "replica"):
+            with pytest.raises(BadSourceOption, match="which is the store of this app or a replica of it"):
+                app.source("orders", sl.files(folder, "json", "k long"))
 
 
 WORKER_DIES = """

@@ -30,7 +30,7 @@ from slipstream.dataflow.graph import Step
 from slipstream.datasource import SlipstreamSource
 from slipstream.definitions import Maintain, Names, Query, ViewDefinition, check_complete, inputs_of
 from slipstream.durability.newest import newest_epoch
-from slipstream.durability.replica import check_apart
+from slipstream.durability.replica import check_apart, own_folders
 from slipstream.durability.start import Started, start
 from slipstream.durability.timetravel import check_there, resolve_epoch
 from slipstream.durations import seconds
@@ -167,6 +167,12 @@ class App:
             raise BadSourceOption(
                 f"source '{name}' is to remove input that is safe, and the app has no replicas to be safe on",
                 "name replicas (App(..., replicas=[URL])), or leave out after_safe=",
+            )
+        folder = source.input_folder
+        if folder is not None and folder.resolve() in own_folders(self.store, self._durability.replicas):
+            raise BadSourceOption(
+                f"source '{name}' reads the folder '{folder}', which is the store of this app or a replica of it",
+                "let input arrive in a folder of its own",
             )
         self._names.take(name, "source")
         try:

@@ -47,6 +47,37 @@ def test_a_file_in_the_place_of_a_folder_is_moved_aside(disk: Disk) -> None:
     assert disk.list("traces") == ["totals"]
 
 
+@pytest.fixture
+def flushed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What is flushed to disk from now on, by name."""
+    names: list[str] = []
+    monkeypatch.setattr(
+        "os.fsync", lambda handle: names.append(Path(f"/proc/self/fd/{handle}").readlink().name)
+    )
+    return names
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc, to know what a handle is of")
+def test_what_is_flushed_when(tmp_path: Path, flushed: list[str]) -> None:
+    disk = LocalDisk(tmp_path / "store")
+    disk.make_folder("")
+    assert flushed == [tmp_path.name], "the store's own name is in the folder above it"
+    disk.make_folder("folder")
+    flushed.clear()
+    disk.create("folder/claim", b"mine")
+    assert flushed == ["claim", "folder"]
+    flushed.clear()
+    disk.replace("folder/claim", b"yours", flushed=True)
+    assert [flushed[0].startswith(".claim."), *flushed[1:]] == [True, "folder"], "before it has its name"
+    flushed.clear()
+    disk.replace("folder/claim", b"theirs", flushed=False)
+    disk.append("folder/claim", b"!")
+    assert flushed == []
+    disk.flush("folder/claim")
+    disk.flush_folder("folder")
+    assert flushed == ["claim", "folder"]
+
+
 def test_a_store_in_the_place_of_a_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "store").touch()
     with pytest.raises(StoreIsAFile, match="is a file, and a store is a folder"):

@@ -173,6 +173,12 @@ def check_apart(store: Path, urls: Iterable[str]) -> None:
             raise BadReplica(shown(url), f"it is in the store '{store}', and would be lost with it")
 
 
+def own_folders(store: Path, urls: Iterable[str]) -> set[Path]:
+    """The folders of this machine that a store and its replicas are."""
+    plain = [urlsplit(_unwrapped(url)[1]) for url in urls]
+    return {store.resolve(), *(Path(each.path).resolve() for each in plain if each.scheme == "file")}
+
+
 def open_filesystem(url: str) -> tuple[pafs.FileSystem, str]:
     """The filesystem that a URL names, and the path on it."""
     wrapper, plain = _unwrapped(url)

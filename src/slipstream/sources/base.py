@@ -164,6 +164,8 @@ class Source(ABC):
     """Whether `forget` is to be told of every range, and destroys input for good. Else it hears of the last only."""
     keeps_rows: bool = False
     """Whether rows are kept as they are given, as rows with a key are in any case."""
+    input_folder: Path | None = None
+    """The folder that input arrives in, if it is one of this machine."""
     order_types: tuple[DataType, ...] = ()
     """Types of the order columns that a frame has in the mode keyed: long or string."""
 

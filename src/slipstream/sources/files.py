@@ -77,7 +77,7 @@ class Files(Source):
         clock: Clock,
         after_safe: AfterSafe,
     ) -> None:
-        self.path = _local(path)
+        self.path = self.input_folder = _local(path)
         self.format = format
         self.options = {name: _text(value) for name, value in (options or {}).items()}
         self.on_bad = on_bad
