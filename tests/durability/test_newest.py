@@ -259,6 +259,7 @@ END = LogEnd(log=3, frontier=13)
         (LogEnd(3, 13, in_hand=True), Replication(), [LayerName(3, 14, 14, 0, 8)], [], None),
         (LogEnd(3, 13, in_hand=True), Replication(), [LayerName(3, 14, 15, 0, 8)], [], "before epoch 15"),
         (END, Replication(persisted=14, incarnation=3), [], [], "the agent has told"),
+        (END, Replication(safe=14, incarnation=3), [], [], "ends before epoch 14, and the agent has told"),
         (END, Replication(persisted=14, incarnation=2), [], [], None),
         (END, Replication(persisted=1, incarnation=4), [], [], "lineage/4.log is missing"),
         (LogEnd(3, 13, torn=True), Replication(), [], [], "no line of it"),

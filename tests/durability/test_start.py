@@ -20,6 +20,7 @@ from slipstream.durability.newest import newest_epoch
 from slipstream.durability.recovery import Kind
 from slipstream.durability.replica import Replica
 from slipstream.durability.start import plan_start, recover_into, start
+from slipstream.durability.survey import persisted_epoch
 from slipstream.errors import (
     CannotRecover,
     NotAReplica,
@@ -36,7 +37,7 @@ from slipstream.store.catalog import Catalog
 from slipstream.store.lineage import read_lineage
 from slipstream.store.store import Identity, Store, claim_store
 from slipstream.testing.pretend import BAG, KEYED, Pretend, contents, expected
-from slipstream.trace import LayerName, list_layers
+from slipstream.trace import Fence, LayerName, list_layers
 
 EPOCHS = 9
 
@@ -192,6 +193,24 @@ def test_f3_a_damaged_newest_commit_needs_another_replica_or_consent(
     with pytest.raises(WouldLose, match=r"epochs 7 to 9 were called safe.*source 't': .*'appends': \[7, 7\]"):
         Pretend.start(folder / "store", one)
     goes_on(folder / "store", one, epoch=6, kind=Kind.RESTORE, accept_loss=True)
+
+
+def test_what_an_agent_said_counts_up_to_where_its_successors_began() -> None:
+    said = Replication(persisted=9, incarnation=2)
+    assert persisted_epoch(said, set()) == 9
+    assert persisted_epoch(said, {Fence(3, 5), Fence(4, 7)}) == 5, (
+        "what came after was never flushed by anybody"
+    )
+    assert persisted_epoch(said, {Fence(2, 5), Fence(1, 3)}) == 9
+    assert persisted_epoch(None, set()) == 0
+
+
+def test_a_start_goes_above_a_later_claim_on_a_replica(folder: Path, store: Path, one: str) -> None:
+    """Another machine has begun and not computed: the store is whole, and older."""
+    Replica(one).put(ClaimName(7, EPOCHS, "c0de").object, b"{}")
+    engine = Pretend.start(store, one)
+    assert engine.claim.incarnation == 8
+    engine.close()
 
 
 def rotten(name: str) -> type[Replica]:

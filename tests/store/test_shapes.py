@@ -51,6 +51,13 @@ VALUES = st.recursive(
     max_leaves=6,
 )
 
+
+def test_a_document_in_the_place_of_another_is_none() -> None:
+    raw = documents.encode({"app": "shop"}, layout.FORMAT)
+    assert documents.decode(raw, layout.FORMAT) == {"app": "shop"}
+    assert documents.decode(raw, layout.CATALOG) == "its checksum is not that of its contents"
+
+
 MODEST = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 
 

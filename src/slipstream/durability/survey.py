@@ -40,7 +40,7 @@ def survey(store: Store, *, whole: bool = False, deep: bool = False) -> Local:
         listed, barriers = store.layers.listed(trace)
         fences |= set(barriers)
         names[trace] = valid(listed, barriers)
-    persisted = _persisted(progress, fences)
+    persisted = persisted_epoch(progress, fences)
     suspected = set(progress.damaged) if progress is not None else set()
     layers: dict[str, tuple[LayerName, ...]] = {}
     damaged: dict[Layer, str] = {}
@@ -176,7 +176,7 @@ def _catalog(disk: Disk, problems: list[str]) -> Catalog | None:
     return found
 
 
-def _persisted(progress: Replication | None, fences: set[Fence]) -> int:
+def persisted_epoch(progress: Replication | None, fences: set[Fence]) -> int:
     """The epoch up to which a power cut can have left nothing but what was written."""
     if progress is None:
         return 0
