@@ -45,6 +45,7 @@ from slipstream.errors import (
     StandingBy,
     UnknownView,
 )
+from slipstream.jvm import Remembered
 from slipstream.observe import Backlog, Frontiers, notes, read_frontiers
 from slipstream.plan import (
     Catalyst,
@@ -134,6 +135,7 @@ class App:
             self._epochs = epoch_session(self.spark, self.shards)
             for key, value in SESSION_SETTINGS.items():
                 self._epochs.conf.set(key, value)
+            self._jvm = Remembered(self.spark._jvm)
             self._catalyst = Catalyst(self.spark)
             self.spark.dataSource.register(SlipstreamSource)
         except BaseException:
@@ -311,7 +313,7 @@ class App:
         `waiting` is asked many times a second, and ends the wait by saying no. Returns whether the place is taken. Only
         for an app that was opened inside `standing_by`.
         """
-        with active_session_kept():
+        with active_session_kept(self._jvm):
             rehearsal = self._assembled().rehearsal
 
             def idle() -> bool:
@@ -334,7 +336,7 @@ class App:
             raise ValueError(f"until={until!r}: give 'caught_up', the number of an epoch, or None")
         self._reraise()
         loop = self._ready()
-        with active_session_kept():
+        with active_session_kept(self._jvm):
             return loop.run(until)
 
     def start(self) -> App:
@@ -527,7 +529,7 @@ class App:
             if not self._claim.held:
                 raise StandingBy(str(self.store))
             assert self._started is not None, "a claimed store is started"
-            with active_session_kept():
+            with active_session_kept(self._jvm):
                 self._loop = self._assembled().loop(self._started)
             self._loop.listeners, self._loop.turns = self._listeners, self._turns
             self._loop.notices = self._notices

@@ -38,6 +38,7 @@ from pyspark.sql import SparkSession
 
 from slipstream.errors import SessionWarning, SparkConnectSession
 from slipstream.java import java_home
+from slipstream.jvm import Remembered
 
 _CONF = Path(__file__).parent / "conf"
 
@@ -230,11 +231,10 @@ def epoch_session(spark: SparkSession, shards: int) -> SparkSession:
 
 
 @contextmanager
-def active_session_kept() -> Iterator[None]:
+def active_session_kept(jvm: Remembered) -> Iterator[None]:
     """Spark's active session afterwards is what it was. Whatever runs in the epochs' session makes that one active, and
     a user's next query would be read with its settings.
     """
-    jvm: Any = SparkContext._jvm
     sessions = jvm.SparkSession
     before, ours = sessions.getActiveSession(), SparkSession._activeSession
     try:
