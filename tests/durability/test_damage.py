@@ -80,14 +80,17 @@ def check(table: Table, most_refused: float) -> None:
     assert table.count("refused") <= most_refused * len(table.judged), str(table)
 
 
+@pytest.mark.slow
 def test_random_damages_to_a_store_and_its_replica(replicated: Intact, tmp_path: Path) -> None:
     check(torture(replicated, 700, 0, 1, tmp_path / "case"), 0.15)
 
 
+@pytest.mark.slow
 def test_random_damages_to_a_store_without_a_replica(alone: Intact, tmp_path: Path) -> None:
     check(torture(alone, 300, 0, 1, tmp_path / "case"), 0.3)
 
 
+@pytest.mark.slow
 def test_power_cuts_with_and_without_a_replica(replicated: Intact, alone: Intact, tmp_path: Path) -> None:
     check(torture(replicated, 0, 300, 1, tmp_path / "case"), 0.12)
     check(torture(alone, 0, 200, 1, tmp_path / "case"), 0.12)
