@@ -17,10 +17,7 @@ settings.load_profile("same every time")
 # Each test has plans and generated code of its own: what a JVM would compile thoroughly is not run again.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
 
-LONGEST = (
-    "torture/test_torture.py",
-    *(f"oracle/test_oracle_{each}.py" for each in ("fuzz", "tpch", "queries", "types", "broadcast")),
-)
+LONGEST = "torture/test_torture.py"
 
 
 STARTS_SPARK = ("torture/", "cli/test_command.py", "test_standby.py", "test_java.py", "test_readme.py")
@@ -28,10 +25,10 @@ STARTS_SPARK = ("torture/", "cli/test_command.py", "test_standby.py", "test_java
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest tests come first: as the last ones, they would leave the other processes without work for minutes.
-    Tests that need a JVM are marked, so that `make check` can leave them out.
+    """The longest test comes first: as the last one, it would leave the other processes without work for minutes. Tests
+    that need a JVM are marked, so that `make check` can leave them out.
     """
-    items.sort(key=lambda item: not any(each in item.nodeid for each in LONGEST))
+    items.sort(key=lambda item: LONGEST not in item.nodeid)
     for item in items:
         fixtures = getattr(item, "fixturenames", ())
         if "spark" in fixtures or any(each in item.nodeid for each in STARTS_SPARK):
