@@ -217,10 +217,10 @@ def test_the_version_and_help_with_an_example_for_every_verb() -> None:
 
 @pytest.fixture
 def store(made: Made, spark: SparkSession) -> Iterator[Store]:
-    yield Store.existing(made.folder / "store")
-    for table in spark.catalog.listTables():
-        if table.isTemporary:
-            spark.catalog.dropTempView(table.name)
+    store = Store.existing(made.folder / "store")
+    yield store
+    for name in store.catalog().views:
+        spark.catalog.dropTempView(name)
 
 
 def test_an_unknown_view_is_answered_with_those_that_exist(store: Store, spark: SparkSession) -> None:
