@@ -85,8 +85,8 @@ def test_it_takes_over_where_the_other_stopped(
     rehearsed: list[tuple[int, bool]] = []
     run = Rehearsal.run
 
-    def noted(self: Rehearsal, root: Path, frontier: int, cut: Any) -> bool:
-        went = run(self, root, frontier, cut)
+    def noted(self: Rehearsal, cut: Any) -> bool:
+        went = run(self, cut)
         rehearsed.append((0 if cut is None else cut.epoch, went))
         return went
 

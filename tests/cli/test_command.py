@@ -244,3 +244,47 @@ def test_a_limit_says_whether_there_is_more(store: Store, spark: SparkSession) -
     assert (len(some.rows), some.more, some.numeric) == (COUNTRIES - 1, True, ("revenue",))
     everything = answer(spark, store, "SELECT * FROM revenue", FILES, COUNTRIES)
     assert (len(everything.rows), everything.more) == (COUNTRIES, False)
+
+
+PROGRAM = """
+import slipstream as sl
+
+app = sl.App("fed", store="fed", master="local[1]", shards=1)
+held = sl.memory("k long")
+app.source("held", held)
+app.view("counted", "SELECT k, count(*) AS n FROM held GROUP BY k")
+held.append([(1,)])
+app.run(until="caught_up")
+
+def feed(epoch):
+    held.append([(i,) for i in range(100)])  # so that there is always an epoch in hand
+
+app.on_epoch(lambda report: feed(report.epoch))
+feed(0)
+print("running", flush=True)
+app.run()
+"""
+
+
+def test_ctrl_c_in_a_program_is_one_keyboard_interrupt(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(PROGRAM)
+    process = subprocess.Popen(
+        [sys.executable, "program.py"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "running\n"
+    store = Store.at(tmp_path / "fed")
+    reached = computed_frontier(store.disk)
+    while computed_frontier(store.disk) < reached + 3:
+        assert process.poll() is None
+    os.killpg(process.pid, signal.SIGINT)
+    _, said = process.communicate(timeout=120)
+    lines = [line for line in said.splitlines() if not line.startswith("WARNING: ")]
+    assert (lines[0], lines[-1]) == ("Traceback (most recent call last):", "KeyboardInterrupt")
+    assert said.count("Traceback") == 1
+    assert not any(word in said for word in ("py4j.protocol", "java.", "\tat ", "During handling"))

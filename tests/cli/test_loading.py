@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from slipstream.app import App
-from slipstream.cli.loading import MODULE, load_app, only_app
+from slipstream.cli.loading import MODULE, load_app, may_pass, only_app
 from slipstream.errors import LoadFailed, NoApp, SeveralApps
 
 
@@ -35,6 +35,25 @@ def test_no_app(tmp_path: Path) -> None:
         f"{file} declares no app. Declare one at the top level of the file, outside of any function and of "
         "`if __name__ == '__main__':`, such as: app = slipstream.App('shop', store='./shop')."
     )
+
+
+@pytest.mark.parametrize(
+    ("line", "passes"),
+    [
+        ("raise ConnectionRefusedError(111, 'Connection refused')", True),
+        ("from py4j.protocol import Py4JNetworkError; raise Py4JNetworkError('gone')", True),
+        ("from pyspark.errors import PySparkRuntimeError as E; raise E('', 'JAVA_GATEWAY_EXITED', {})", True),
+        ("from slipstream.errors import StoreInUse; raise StoreInUse('shop', 'process 7')", True),
+        ("1 / 0", False),
+        ("raise FileNotFoundError('orders')", False),
+    ],
+)
+def test_what_another_start_may_not_meet_again_is_no_fault_of_the_file(
+    tmp_path: Path, line: str, passes: bool
+) -> None:
+    with pytest.raises(LoadFailed) as error:
+        load_app(written(tmp_path, line))
+    assert may_pass(error.value) is passes
 
 
 def test_several_apps_are_refused_and_two_names_of_one_are_not() -> None:

@@ -34,7 +34,7 @@ from slipstream.cli.heartbeat import Heart, end_with
 from slipstream.cli.running import Signals
 
 signals = Signals()
-end_with(0)
+promoted = end_with(0)
 heart = Heart(Path(sys.argv[1]))
 with open("lock", "w") as lock:
     while sys.argv[2] == "standby":
@@ -46,6 +46,8 @@ with open("lock", "w") as lock:
             time.sleep(0.01)
     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     epoch = 0
+    if sys.argv[2] == "standby":
+        print("promoted:", promoted.wait(60), flush=True)
     heart.beat("running", epoch)
     print("pid of", sys.argv[2], os.getpid(), flush=True)
     while not signals.count:
@@ -151,6 +153,7 @@ def test_a_standby_takes_over_and_is_replaced(tmp_path: Path) -> None:
         first = engine_of(process)
         second = wait_for_child(process, {first})
         os.kill(first, signal.SIGKILL)
+        assert line_with(process, "promoted") == "promoted: True\n"
         assert engine_of(process, "standby") == second
         third = wait_for_child(process, {first, second})
         process.terminate()

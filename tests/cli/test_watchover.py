@@ -12,6 +12,7 @@ from slipstream.cli.watchover import (
     Kill,
     Leave,
     Policy,
+    Promote,
     Say,
     Start,
     Stop,
@@ -187,7 +188,7 @@ def test_who_is_killed_for_silence_without_progress_gets_twice_as_long() -> None
     assert unsaid(tale.silence(11)) == [Kill(3)], "with progress, the old limit holds again"
 
 
-def lives(policy: Policy, epoch_seconds: float, within: int = 4 * 3600) -> tuple[int, Tale]:
+def lives(policy: Policy, epoch_seconds: float, within: int = 5 * 3600) -> tuple[int, Tale]:
     """Supervise engines whose one epoch takes so long, and is silent all the while; how many it took until it was
     through, or until the supervisor gave up.
     """
@@ -215,7 +216,8 @@ def lives(policy: Policy, epoch_seconds: float, within: int = 4 * 3600) -> tuple
 
 
 @pytest.mark.parametrize(
-    ("stuck_after", "epoch", "engines"), [(60, 70, 2), (30, 70, 3), (120, 150, 2), (60, 600, 5)]
+    ("stuck_after", "epoch", "engines"),
+    [(60, 70, 2), (30, 70, 3), (120, 150, 2), (60, 600, 5), (60, 3600, 7)],
 )
 def test_an_epoch_that_is_longer_than_the_patience_gets_through_in_the_end(
     stuck_after: float, epoch: float, engines: int
@@ -227,7 +229,7 @@ def test_an_epoch_that_is_longer_than_the_patience_gets_through_in_the_end(
 @pytest.mark.parametrize("stuck_after", [10, 60, 120])
 def test_an_engine_that_is_stuck_each_time_is_given_up(stuck_after: float) -> None:
     number, tale = lives(Policy(stuck_after=stuck_after), epoch_seconds=float("inf"))
-    assert number == 6
+    assert number == 7
     assert isinstance(tale.done[-1], Leave)
 
 
@@ -299,11 +301,22 @@ def test_a_standby_becomes_the_engine_and_gets_a_standby_of_its_own() -> None:
     tale = Tale(STANDBY)
     tale.run(1, 5, 6)
     tale.beat(2, "standby")
-    assert tale.end(1, -9) == [Say("the engine was ended by signal 9; the standby takes over")]
+    told = "the engine was ended by signal 9; the standby takes over"
+    assert tale.end(1, -9) == [Say(told), Promote(2)]
     assert tale.run(2, 6) == []
     assert tale.run(2, 7) == [Start(3, standby=True)]
     tale.beat(3, "standby")
     assert unsaid(tale.silence(11)) == [Kill(2), Kill(3)]
+
+
+def test_a_standby_is_told_that_its_engine_was_killed_as_stuck_and_is_not_told_twice() -> None:
+    tale = Tale(STANDBY)
+    tale.run(1, 5, 6)
+    done = [each for _ in range(11) for each in tale.beat(2, "standby")]
+    assert unsaid(done) == [Kill(1)]
+    assert unsaid(tale.end(1, -9)) == [Promote(2)]
+    assert unsaid(tale.beat(2, "standby")) == []
+    assert Promote(2) not in tale.end(2, -9)
 
 
 def test_a_standby_that_dies_is_replaced_and_the_engine_goes_on() -> None:

@@ -19,9 +19,10 @@ from slipstream.durability.agent.sums import SHARE, must_rest
 from slipstream.durability.board import Board, Word, read_replication
 from slipstream.errors import ReplicaTrouble, SlipstreamError, StoreFull, Superseded
 from slipstream.settings import Exposure
+from slipstream.store.disk import LocalDisk
 from slipstream.store.events import log_events, read_events, stop_logging
 from slipstream.store.layout import sums_log
-from slipstream.store.store import Identity, Store, claim_store
+from slipstream.store.store import Identity, Store, claim_store, write_identity
 from slipstream.testing.pretend import BAG, KEYED, Pretend, contents, eventually, expected
 from slipstream.trace import validate
 
@@ -56,6 +57,17 @@ def test_layers_are_merged_and_a_killed_agent_is_started_again(pretend: Pretend)
         agent.close()
     assert contents(pretend.root, KEYED, 40) == expected(KEYED, 40)
     validate(pretend.root / KEYED, 40)
+
+
+@pytest.mark.skipif(not Path("/proc/self/autogroup").exists(), reason="this system weighs no sessions")
+def test_an_agent_and_its_session_step_aside_for_the_engine(pretend: Pretend) -> None:
+    agent = Agent(pretend.charge())
+    try:
+        weighed = Path(f"/proc/{agent.pid}/autogroup")
+        assert eventually(lambda: weighed.read_text().split()[-1] == "10"), weighed.read_text()
+        assert os.getpriority(os.PRIO_PROCESS, agent.pid) == 10
+    finally:
+        agent.close()
 
 
 def test_history_that_is_wanted_is_kept(pretend: Pretend) -> None:
@@ -140,7 +152,7 @@ def test_an_agent_whose_store_was_made_anew_under_its_number_ends_and_writes_not
     board = Board(mine, pretend.claim.incarnation, (), clock=ManualClock(5.0))
     turn = Turn(Scripted(1.0, 1.0), board, mine, pretend.claim.incarnation)
     assert turn.take() == 1.0
-    pretend.store.write_identity(Identity(known.app, "another"))
+    write_identity(LocalDisk(pretend.store.root), Identity(known.app, "another"))
     board.persisted(99)
     with pytest.raises(Ends):
         turn.take()
@@ -168,7 +180,7 @@ def test_what_nobody_expects_ends_the_process_with_its_traceback_in_the_events(
     pretend: Pretend, error: Exception
 ) -> None:
     turn, _ = turn_of(pretend, error)
-    handler = log_events(pretend.store.disk, "agent", 1)
+    handler = log_events(pretend.claim.owned, "agent", 1)
     try:
         with pytest.raises(Ends) as ends:
             turn.take()
@@ -306,9 +318,9 @@ def test_words_wait_while_the_agent_rests_and_lineage_does_not(pretend: Pretend,
 
 
 def test_an_agent_whose_engine_was_succeeded_merges_nothing(pretend: Pretend) -> None:
-    claim_store(pretend.store, "pretend", takeover=True).release()
     agent = pretend.agent()
     agent.hear(pretend.run(20))
+    claim_store(pretend.store, "pretend", takeover=True).release()
     with pytest.raises(Superseded):
         agent.upkeep()
     assert layers_in(pretend.store, KEYED) == 40

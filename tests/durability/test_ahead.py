@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from slipstream.clock import ManualClock
-from slipstream.durability.ahead import tiles
+from slipstream.durability.ahead import COPIES, covers
 from slipstream.durability.board import read_replication
 from slipstream.durability.manifest import Segment
 from slipstream.durability.replica import Replica
@@ -69,17 +69,15 @@ def test_it_goes_out_once_a_second_at_most_and_what_is_new_only(pretend: Pretend
     assert part.step() == 1.0
     pretend.run(1)
     assert part.step() == 1.0, "not yet"
-    assert len(Replica(url).list("lineage")) == 1
+    assert len(Replica(url).list("lineage")) == COPIES
     clock.advance(1.0)
     part.step()
-    first, second = sorted(Replica(url).list("lineage"))
-    ends = [Segment.parse(name) for name in (first, second)]
-    assert ends[0] is not None
-    assert ends[1] is not None
-    assert (ends[0].start, ends[0].stop) == (0, ends[1].start)
+    found = [Segment.parse(name) for name in sorted(Replica(url).list("lineage"))]
+    ends = [(each.start, each.stop) for each in found if each is not None]
+    assert ends == [(0, ends[-1][0])] * COPIES + [ends[-1]] * COPIES
     clock.advance(1.0)
     part.step()
-    assert len(Replica(url).list("lineage")) == 2, "nothing is new"
+    assert len(Replica(url).list("lineage")) == 2 * COPIES, "nothing is new"
 
 
 def test_half_a_line_is_not_sent(pretend: Pretend, url: str, tmp_path: Path) -> None:
@@ -89,8 +87,7 @@ def test_half_a_line_is_not_sent(pretend: Pretend, url: str, tmp_path: Path) -> 
     whole = log.read_bytes()
     log.write_bytes(whole + b"0123456789abcdef {cut")
     agent.lineage()
-    (name,) = Replica(url).list("lineage")
-    assert Replica(url).get(name) == whole
+    assert [Replica(url).get(name) for name in Replica(url).list("lineage")] == [whole] * COPIES
 
 
 def test_logs_of_earlier_incarnations_are_sent_where_they_are_not_there(
@@ -121,7 +118,7 @@ def test_commits_name_what_was_sent_ahead_and_many_short_stretches_are_joined(
             agent.hear(word)
             agent.follow()
     manifest = check_replica_holds(url, tmp_path / "back", 1, 3 * SEGMENTS_JOINED)
-    assert len(manifest.lineage) < SEGMENTS_JOINED
+    assert len(manifest.lineage) < COPIES * SEGMENTS_JOINED
     pretend.run(1)
     clock.advance(1.0)
     agent.lineage()
@@ -178,8 +175,16 @@ def part_of(log: int, start: int, stop: int) -> Segment:
 def test_the_fewest_stretches_that_hold_a_log(
     there: list[tuple[int, int]], tile: list[tuple[int, int]]
 ) -> None:
-    found = tiles(part_of(1, *each) for each in there).get(1, ())
+    found = covers(part_of(1, *each) for each in there).get(1, ((),))[0]
     assert [(each.start, each.stop) for each in found] == tile
+
+
+def test_what_is_left_covers_a_log_again() -> None:
+    there = [(0, 5), (5, 9), (0, 9), (9, 12), (9, 12), (12, 13)]
+    parts = [Segment(1, start, stop, f"{i}") for i, (start, stop) in enumerate(there)]
+    first, second = covers(parts)[1]
+    assert [each.object for each in first] == ["2", "3", "5"]
+    assert [each.object for each in second] == ["0", "1", "4"]
 
 
 def test_stretches_of_about_one_length_are_joined() -> None:

@@ -13,9 +13,9 @@ from slipstream.clock import ManualClock
 from slipstream.durability.board import Board, Progress, Replication, Word, read_replication
 from slipstream.durability.frontiers import Watching, frontiers
 from slipstream.errors import StoreFull
-from slipstream.store.disk import LocalDisk
+from slipstream.store.disk import Disk, LocalDisk
 from slipstream.store.history import history_of
-from slipstream.store.layout import PROGRESS
+from slipstream.store.layout import PROGRESS, copy_of
 from slipstream.store.records import Computed, Cut
 from slipstream.store.store import Store, claim_store
 
@@ -53,10 +53,23 @@ def test_a_damaged_document_says_nothing_and_is_written_again(store: Store, dama
     watching = Watching(store.disk)
     known = watching.now()
     (store.root / PROGRESS).write_bytes(damage)
+    assert read_replication(store.disk) == known, "its copy says what was promised"
+    (store.root / copy_of(PROGRESS)).write_bytes(damage)
     assert read_replication(store.disk) == Replication()
     assert watching.now() == known, "who has read it before keeps what it knew"
     durable(board, "a", 6)
     assert read_replication(store.disk).replicas["a"].durable == 6
+
+
+def test_what_was_promised_survives_whatever_was_not_flushed(store: Store) -> None:
+    """Posts that promise nothing new are not flushed: a power cut may leave zeros of them."""
+    board = Board(store, 1, ("a",))
+    durable(board, "a", 5)
+    board.persisted(7)
+    board.trouble("upkeep", "no room")
+    (store.root / PROGRESS).write_bytes(bytes(99))
+    said = read_replication(store.disk)
+    assert (said.persisted, said.safe, said.errors) == (7, 5, {})
 
 
 def test_safe_is_not_taken_back_where_a_replica_loses_something(store: Store) -> None:
@@ -121,6 +134,32 @@ def test_the_last_that_is_posted_is_what_is_written_in_the_end(store: Store) -> 
         thread.join()
     said = read_replication(store.disk)
     assert {url: each.durable for url, each in said.replicas.items()} == dict.fromkeys("abcd", 50)
+
+
+def test_what_is_posted_while_another_part_looks_at_what_stands_is_written(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One part writes, a second reads what is written, and meanwhile a third posts: all that is forced to happen."""
+    clock = ManualClock()
+    board = Board(store, 1, ("a",), clock=clock)
+    write, read = Board._write, read_replication
+
+    def written_meanwhile(own: Board, said: Replication) -> str | None:
+        monkeypatch.undo()
+        monkeypatch.setattr("slipstream.durability.board.read_replication", posted_meanwhile)
+        clock.advance(3600)
+        own.settle()
+        return write(own, said)
+
+    def posted_meanwhile(disk: Disk) -> Replication:
+        monkeypatch.undo()
+        durable(board, "a", 7)
+        return read(disk)
+
+    durable(board, "a", 3)
+    monkeypatch.setattr(Board, "_write", written_meanwhile)
+    durable(board, "a", 5)
+    assert read_replication(store.disk).replicas["a"].durable == 7
 
 
 def test_nothing_is_merged_across_where_a_follower_stands_or_is_about_to(store: Store) -> None:

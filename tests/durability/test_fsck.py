@@ -130,6 +130,8 @@ def test_an_empty_claim_of_a_start_that_never_began_is_told(folder: Path) -> Non
     seen = check_store(folder / "store")
     assert seen.sound
     assert layout.claim_of(3) in {each.where for each in seen.told}
+    (folder / "store" / layout.claim_of(3)).write_bytes(b"{")
+    assert layout.claim_of(3) in found(check_store(folder / "store")), "one that said something is damaged"
 
 
 def test_what_nobody_has_is_to_be_computed_anew(folder: Path) -> None:
@@ -186,7 +188,7 @@ def test_what_is_only_worth_knowing_is_told(folder: Path) -> None:
     assert told["stray.txt"] == "it is nobody's"
     assert told[layout.lineage_log(2)].startswith("the last line is cut short")
     assert str(store) not in told
-    store.chmod(0o755)
+    (store / layout.FORMAT).chmod(0o644)
     told = {each.where: each.what for each in check_store(store).told}
     assert told[str(store)] == "it may be read by others than its owner"
 

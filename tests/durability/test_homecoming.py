@@ -24,6 +24,7 @@ from slipstream.durability.start import recover_into
 from slipstream.durability.work import LocalWork
 from slipstream.errors import BadReplica, BadTraceName, DamagedLayer, DamagedObject, LayerAway, Superseded
 from slipstream.store import chain, documents
+from slipstream.store.disk import LocalDisk
 from slipstream.store.layout import AWAY, claim_of, sums_log
 from slipstream.store.store import Store
 from slipstream.testing.pretend import BAG, KEYED, Pretend, contents, eventually, expected
@@ -203,7 +204,7 @@ def test_an_object_that_is_damaged_is_not_taken_for_a_layer(
 
 def test_rows_that_do_not_add_up_are_told(engine: Pretend) -> None:
     _, line = sums_line(chain.START, EPOCHS, {BAG: 7})
-    engine.store.disk.replace(sums_log(engine.claim.incarnation), line, flushed=True)
+    LocalDisk(engine.store.root).replace(sums_log(engine.claim.incarnation), line, flushed=True)
     homecoming(engine.store).step()
     trouble = read_replication(engine.store.disk).errors["homecoming"]
     assert "do not add up to the checksums" in trouble.error
@@ -211,7 +212,7 @@ def test_rows_that_do_not_add_up_are_told(engine: Pretend) -> None:
 
 
 def test_a_list_that_is_damaged_stands_for_every_note(engine: Pretend) -> None:
-    engine.store.disk.replace(AWAY, b"", flushed=True)
+    LocalDisk(engine.store.root).replace(AWAY, b"", flushed=True)
     homecoming(engine.store).step()
     assert not notes(engine.root)
     assert all_home(engine.store.disk)
@@ -265,11 +266,11 @@ def test_a_list_of_layers_elsewhere_that_makes_no_sense_stands_for_all(
 ) -> None:
     engine = Pretend.on(tmp_path / "store")
     engine.run(2)
-    engine.store.disk.replace(AWAY, documents.encode(said, AWAY), flushed=False)
+    LocalDisk(engine.store.root).replace(AWAY, documents.encode(said, AWAY), flushed=False)
     assert listed_away(engine.store)[1]
     layer = engine.store.valid_layers(BAG)[0]
     outside = {"epoch": 1, "layers": [f"../../elsewhere/{layer.filename}"]}
-    engine.store.disk.replace(AWAY, documents.encode(outside, AWAY), flushed=False)
+    LocalDisk(engine.store.root).replace(AWAY, documents.encode(outside, AWAY), flushed=False)
     with pytest.raises(BadTraceName):
         listed_away(engine.store)
     engine.close()

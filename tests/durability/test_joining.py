@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from slipstream.durability.board import read_replication
-from slipstream.durability.joining import UNKNOWN, Guarded, read_owner
+from slipstream.durability.joining import UNKNOWN, Guarded, Origin, held, join, read_owner, swept
+from slipstream.durability.manifest import ClaimName
 from slipstream.durability.replica import Replica
-from slipstream.errors import OtherReplica, ReplicaTrouble
+from slipstream.errors import OtherReplica, ReplicaTrouble, SupersededOnReplica
 from slipstream.store import documents
 from slipstream.store.store import Identity
 from slipstream.testing.copies import check_replica_holds, objects_of
@@ -134,3 +135,41 @@ def test_failures_of_storage_have_one_name_and_mistakes_keep_theirs(tmp_path: Pa
         guarded.get("owner.json")
     with pytest.raises(TypeError):
         guarded.get()  # type: ignore[call-arg]
+
+
+def origin_of(folder: Path) -> Origin:
+    engine = Pretend.on(folder)
+    engine.close()
+    return engine.origin()
+
+
+def test_what_puts_is_had_only_where_the_claim_is(tmp_path: Path, url: str) -> None:
+    origin = origin_of(tmp_path / "shop")
+    objects = Replica(url)
+    with pytest.raises(ReplicaTrouble, match="it is claimed again"):
+        held(objects, origin)
+    join(objects, origin)
+    held(objects, origin).put("data/object", b"bytes")
+    assert objects.get("data/object") == b"bytes"
+
+
+def test_what_deletes_is_had_only_for_a_replica_of_this_app(tmp_path: Path, url: str) -> None:
+    join(Replica(url), origin_of(tmp_path / "shop"))
+    before = everything(url)
+    with pytest.raises(OtherReplica):
+        swept(Replica(url), origin_of(tmp_path / "other"))
+    assert everything(url) == before
+
+
+def test_nothing_is_deleted_once_a_later_incarnation_is_claimed(tmp_path: Path, url: str) -> None:
+    origin = origin_of(tmp_path / "shop")
+    objects = Replica(url)
+    join(objects, origin)
+    for name in ("data/first", "data/second"):
+        held(objects, origin).put(name, b"bytes")
+    replica = swept(objects, origin)
+    replica.delete("data/first")
+    objects.put(ClaimName(origin.incarnation + 1, 0, "beef").object, b"{}")
+    with pytest.raises(SupersededOnReplica):
+        replica.delete("data/second")
+    assert [*objects.list("data")] == ["data/second"]

@@ -10,14 +10,15 @@ from pathlib import Path
 import pytest
 
 from slipstream.clock import ManualClock
-from slipstream.durability.board import Replication
+from slipstream.durability.board import PLACES, Replication
 from slipstream.durability.evidence import Restoring
 from slipstream.durability.newest import find_newest, lost, newest_epoch
 from slipstream.durability.survey import write_restoring
 from slipstream.durability.timetravel import resolve_epoch
 from slipstream.errors import LostLineage, SlipstreamError
 from slipstream.observe import read_frontiers, read_status, read_view
-from slipstream.store.layout import PROGRESS, lineage_log
+from slipstream.store.disk import LocalDisk
+from slipstream.store.layout import lineage_log
 from slipstream.store.lineage import LogEnd, log_end
 from slipstream.store.store import Store, claim_store
 from slipstream.testing.damage import copied, unflushed
@@ -105,7 +106,8 @@ def test_without_an_agent_only_a_crash_before_publishing_looks_the_same(intact: 
     for what, body in harms(intact / lineage_log(3)):
         copied(intact, tmp_path / "store")
         put(tmp_path / "store" / lineage_log(3), body)
-        (tmp_path / "store" / PROGRESS).unlink()
+        for place in PLACES:
+            (tmp_path / "store" / place).unlink()
         found = find_newest(Store.existing(tmp_path / "store"))
         if found.lost is None and found.epoch != ENDS[-1]:
             shown[what] = found.epoch
@@ -115,7 +117,7 @@ def test_without_an_agent_only_a_crash_before_publishing_looks_the_same(intact: 
 
 
 def test_what_is_left_can_be_read_by_number(store: Store) -> None:
-    store.disk.remove(lineage_log(3))
+    LocalDisk(store.root).remove(lineage_log(3))
     assert resolve_epoch(store, 9) == 9
     with pytest.raises(LostLineage, match=r"past epoch 9, .*lineage/3.log is missing.*fsck .* --repair"):
         resolve_epoch(store, None)
@@ -125,7 +127,7 @@ def test_what_is_left_can_be_read_by_number(store: Store) -> None:
 
 def test_the_status_tells_of_it_and_does_not_die(store: Store) -> None:
     assert read_status(store.root).problem is None
-    store.disk.remove(lineage_log(3))
+    LocalDisk(store.root).remove(lineage_log(3))
     seen = read_status(store.root)
     assert seen.epoch == 9
     assert seen.problem is not None
@@ -133,8 +135,9 @@ def test_the_status_tells_of_it_and_does_not_die(store: Store) -> None:
 
 
 def test_a_start_settles_it(store: Store) -> None:
-    store.disk.truncate(lineage_log(3), store.disk.size(lineage_log(3)) - 5)
-    store.disk.remove(PROGRESS)  # as a power cut may leave it
+    LocalDisk(store.root).truncate(lineage_log(3), store.disk.size(lineage_log(3)) - 5)
+    for place in PLACES:  # before the agent has told of the epoch
+        LocalDisk(store.root).remove(place)
     with pytest.raises(LostLineage):
         newest_epoch(store)
     engine = Pretend.start(store.root)
@@ -201,7 +204,7 @@ def test_a_start_that_was_cut_short_is_no_alarm(store: Store) -> None:
 
 def test_layers_that_a_recovery_brings_are_no_alarm_while_it_is_under_way(store: Store) -> None:
     claim = claim_store(store, "pretend")
-    write_restoring(store.disk, Restoring(claim.incarnation, 3, "", "from a replica"))
+    write_restoring(claim.owned, Restoring(claim.incarnation, 3, "", "from a replica"))
     name = LayerName(claim.incarnation, 14, 20, 0, 1 << 31, "flat")
     (store.root / BAG / name.filename).touch()
     assert newest_epoch(store) == 13

@@ -214,7 +214,7 @@ def test_an_object_that_was_lost_is_sent_again(
     again = pretend.agent(url)
     again.follow()
     assert durable(pretend, url) == 0, "a replica that lacks something holds nothing for certain"
-    assert "are gone or were cut" in str(progress_of(pretend, url).error)
+    assert "are gone or damaged" in str(progress_of(pretend, url).error)
     again.hear(pretend.run(1))
     again.follow()
     check_replica_holds(url, tmp_path / "back", 1, 4)
@@ -245,7 +245,7 @@ def test_an_idle_app_looks_at_its_replica_now_and_then(
     check_replica_holds(url, tmp_path / "back", 1, 3)
     said = read_replication(pretend.store.disk)
     told = (
-        "are gone or were cut"
+        "are gone or damaged"
         if lost == "an object"
         else "was said to hold epoch 3, and its newest commit is of"
     )

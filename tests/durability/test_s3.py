@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -27,13 +28,19 @@ def endpoint() -> Iterator[str]:
         stderr=subprocess.PIPE,
         text=True,
     )
+    log = server.stderr
+    assert log is not None
+    drained = threading.Thread(target=log.read)  # a full pipe would stop the server
     try:
-        assert server.stderr is not None
-        found = next(match for line in server.stderr if (match := re.search(r"127\.0\.0\.1:(\d+)", line)))
+        found = next(match for line in log if (match := re.search(r"127\.0\.0\.1:(\d+)", line)))
+        drained.start()
         yield f"127.0.0.1:{found[1]}"
     finally:
         server.kill()
-        server.communicate()
+        server.wait()
+        if drained.ident is not None:
+            drained.join()
+        log.close()
 
 
 @pytest.fixture

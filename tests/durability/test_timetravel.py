@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, date, datetime
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from slipstream.durability.timetravel import epoch_at, resolve_epoch
-from slipstream.errors import DamagedLineage, UnknownEpoch
+from slipstream.durability.timetravel import check_there, epoch_at, resolve_epoch
+from slipstream.errors import DamagedLineage, HistoryBegins, UnknownEpoch
 from slipstream.store import base as bases
 from slipstream.store import history as histories
 from slipstream.store.base import move_base
+from slipstream.store.catalog import Catalog
+from slipstream.store.disk import LocalDisk
 from slipstream.store.history import Base
 from slipstream.store.layout import lineage_log
 from slipstream.store.lineage import read_lineage
 from slipstream.store.records import Computed, Cut
 from slipstream.store.store import Identity, Store, claim_store
+from slipstream.testing.pretend import BAG, Pretend
+from slipstream.trace import list_layers
 
 Run = Callable[[str, Sequence[float]], Store]
 
@@ -70,8 +75,9 @@ def test_as_of_is_an_epoch_a_time_or_now(run: Run) -> None:
     assert resolve_epoch(store, "1970-01-01T00:01:43+00:00") == 2
     with pytest.raises(UnknownEpoch, match="computed up to epoch 2"):
         resolve_epoch(store, 3)
-    with pytest.raises(UnknownEpoch, match="neither an epoch nor a time"):
-        resolve_epoch(store, "yesterday")
+    for neither in ("yesterday", 1.5, True, date(2026, 11, 18)):
+        with pytest.raises(UnknownEpoch, match="neither an epoch nor a time"):
+            resolve_epoch(store, neither)  # type: ignore[arg-type]
     with pytest.raises(UnknownEpoch, match="the first epoch was computed at"):
         resolve_epoch(store, datetime.fromtimestamp(1, UTC))
 
@@ -114,20 +120,37 @@ def test_a_time_means_what_is_defined_and_never_changes(run: Run, clocks: list[f
     assert {meant(clocks[:n], time) for n in passed} <= {meant(clocks, time)}
 
 
-def test_only_the_records_between_two_marks_are_read(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = run("s", [100.0 + e for e in range(1, 61)])
-    amounts = []
-    whole = sum(store.disk.size(lineage_log(n)) for n in range(1, 10))
-    real = type(store.disk).read
+@pytest.fixture
+def amounts(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The bytes that are read of lineage, at each read."""
+    found: list[int] = []
+    real = LocalDisk.read
 
-    def counted(self: object, name: str, offset: int = 0, length: int | None = None) -> bytes:
-        raw: bytes = real(self, name, offset, length)  # type: ignore[arg-type]
-        amounts.append(len(raw) if name.endswith(".log") else 0)
+    def counted(self: LocalDisk, name: str, offset: int = 0, length: int | None = None) -> bytes:
+        raw = real(self, name, offset, length)
+        found.append(len(raw) if name.endswith(".log") else 0)
         return raw
 
-    monkeypatch.setattr(type(store.disk), "read", counted)
+    monkeypatch.setattr(LocalDisk, "read", counted)
+    return found
+
+
+def test_only_the_records_between_two_marks_are_read(run: Run, amounts: list[int]) -> None:
+    store = run("s", [100.0 + e for e in range(1, 61)])
+    whole = sum(store.disk.size(lineage_log(n)) for n in range(1, 10))
+    amounts.clear()
     assert epoch_at(store.disk, 110.5) == 10
     assert sum(amounts) < whole / 2
+
+
+def test_d3_what_a_start_reads_of_lineage_does_not_grow_with_age(run: Run, amounts: list[int]) -> None:
+    read = []
+    for name, age in (("young", 30), ("old", 90)):
+        store = run(name, [100.0 + e for e in range(1, age + 1)])
+        amounts.clear()
+        assert read_lineage(store.disk).history.frontier == age
+        read.append(sum(amounts))
+    assert read[1] < 1.5 * read[0]
 
 
 def test_epochs_that_were_stepped_back_over_are_not_meant(run: Run) -> None:
@@ -145,8 +168,28 @@ def test_damage_where_the_time_is_looked_for_is_told(run: Run) -> None:
     store = run("s", [100.0 + e for e in range(1, 31)])
     raw = bytearray(store.disk.read(lineage_log(1)))
     raw[len(raw) // 2] ^= 1
-    store.disk.replace(lineage_log(1), bytes(raw), flushed=True)
+    LocalDisk(store.root).replace(lineage_log(1), bytes(raw), flushed=True)
     assert read_lineage(store.disk).history.base != Base(), "it is behind the base"
     with pytest.raises(DamagedLineage, match=r"lineage/1.log.*fsck .* --repair"):
         epoch_at(store.disk, 102.5)
     assert epoch_at(store.disk, 125.5) == 25
+
+
+def test_an_epoch_before_a_view_was_computed_anew_is_told_as_such(tmp_path: Path) -> None:
+    engine = Pretend.start(tmp_path / "store")
+    engine.run(6)
+    catalog = engine.store.catalog()
+    views = {name: replace(view, since=4, rebuilt=1) for name, view in catalog.views.items()}
+    engine.claim.write_catalog(Catalog(catalog.sources, views))
+    for name in list_layers(tmp_path / "store" / BAG):
+        if name.hi < 4:  # a rebuild has the present alone
+            (tmp_path / "store" / BAG / name.filename).unlink()
+    with pytest.raises(HistoryBegins) as told:
+        check_there(engine.store, "events", 2, None, base=False)
+    assert str(told.value) == (
+        "The history of 'events' begins with epoch 4: the view was added, or computed anew, after that epoch, and "
+        "epoch 2 was asked for. Ask for epoch 4 or later."
+    )
+    with pytest.raises(HistoryBegins):
+        check_there(engine.store, "events", 6, 1, base=True)
+    engine.close()

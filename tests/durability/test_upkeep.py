@@ -14,6 +14,8 @@ from slipstream.durability.board import read_replication
 from slipstream.durability.healing import AGAIN_AFTER
 from slipstream.errors import StoreFull, Superseded
 from slipstream.store import disk as disk_module
+from slipstream.store.disk import WritableDisk
+from slipstream.store.layers import remove_layer
 from slipstream.store.lineage import read_lineage
 from slipstream.store.store import claim_store
 from slipstream.testing.pretend import BAG, KEYED, Pretend, contents, expected
@@ -177,9 +179,9 @@ def test_an_agent_that_is_succeeded_between_two_removals_removes_nothing_more(
     agent.hear(pretend.run(20))
     removed: list[str] = []
 
-    def remove(disk: object, trace: str, name: LayerName) -> None:
+    def remove(disk: WritableDisk, trace: str, name: LayerName) -> None:
+        remove_layer(disk, trace, name)
         removed.append(f"{trace}/{name.filename}")
-        (pretend.root / trace / name.filename).unlink()
         claim_store(pretend.store, "pretend", takeover=True).release()
 
     monkeypatch.setattr("slipstream.durability.agent.upkeep.remove_layer", remove)

@@ -10,12 +10,12 @@ import pytest
 from slipstream.clock import ManualClock
 from slipstream.durability.ahead import Shipping
 from slipstream.durability.board import Board, read_replication
-from slipstream.durability.joining import UNKNOWN, Origin, check_claimed, check_owner, join, read_owner
+from slipstream.durability.joining import UNKNOWN, Origin, check_owner, held, join, read_owner
 from slipstream.errors import OtherReplica, ReplicaTrouble, StoreVanished
 from slipstream.store.documents import read_document, write_document
 from slipstream.store.lineage import LineageWriter, read_lineage
 from slipstream.store.records import Began, Computed, Cut
-from slipstream.store.store import Claim, Identity, Store, claim_number, claim_store
+from slipstream.store.store import Claim, Identity, Store, await_claim, claim_number, claim_store
 from slipstream.testing.simulation.disk import SimulatedDisk
 from slipstream.testing.simulation.layers import ModelLayers
 from slipstream.testing.simulation.objects import Bucket, SimulatedObjects
@@ -36,6 +36,26 @@ def store(disk: SimulatedDisk) -> Store:
 
 def claimed(store: Store) -> Claim:
     return claim_store(store, "shop", takeover=True)
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_a_standby_makes_a_store_that_is_gone_anew_only_if_there_is_no_engine(
+    disk: SimulatedDisk, store: Store, alone: bool
+) -> None:
+    engine = claimed(store)
+    engine.write_identity(IDENTITY)
+    attempts = 0
+
+    def waiting() -> bool:
+        nonlocal attempts
+        attempts += 1
+        if attempts == 2:
+            disk.wipe()
+            engine.release()
+        return attempts < 5
+
+    claim = await_claim(store, "shop", waiting, ManualClock(), lambda: alone)
+    assert (claim is not None, attempts, disk.gone) == ((True, 2, False) if alone else (False, 5, True))
 
 
 def test_the_line_that_a_beginning_follows_survives_a_power_cut(disk: SimulatedDisk, store: Store) -> None:
@@ -102,10 +122,10 @@ def test_a_replica_that_is_emptied_while_something_is_sent_stays_its_app_s(store
     objects = SimulatedObjects(Scheduler(1), bucket)
     origin = Origin(store=store, identity=IDENTITY, incarnation=1, after=0, token="aa")
     join(objects, origin)
-    check_claimed(objects, origin)
+    held(objects, origin)
     bucket.objects.clear()
     with pytest.raises(ReplicaTrouble, match="claimed again"):
-        check_claimed(objects, origin)
+        held(objects, origin)
     objects.put("data/000001-late.parquet", b"")
     assert read_owner(objects) == UNKNOWN
     with pytest.raises(OtherReplica):

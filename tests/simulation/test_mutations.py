@@ -24,11 +24,12 @@ from slipstream.durability.ledger import StoreLedger
 from slipstream.durability.manifest import CommitName
 from slipstream.durability.recovery import Plan
 from slipstream.epoch.loop import Loop
-from slipstream.errors import CannotRecover, DamagedLayer, DamagedLineage, WouldLose
+from slipstream.errors import CannotRecover, DamagedLayer, DamagedLineage, OtherReplica, WouldLose
 from slipstream.store import chain, lineage
 from slipstream.store.history import Folding
 from slipstream.store.layers import remove_layer
 from slipstream.store.lineage import Lineage, LineageWriter
+from slipstream.store.owned import Owned
 from slipstream.store.records import Computed, Record
 from slipstream.store.store import Claim, Identity
 from slipstream.testing.simulation import books, durable, layers
@@ -57,11 +58,13 @@ def _f1(patch: Patch) -> None:
 
     def discard(ledger: StoreLedger, after: int) -> None:
         store = ledger._claim.store
+        anybodys = Owned(store.disk, lambda: None)
         for trace in store.traces():
             for name in store.layers.listed(trace)[0]:
                 if name.hi > after:
-                    remove_layer(store.disk, trace, name)
+                    remove_layer(anybodys, trace, name)
 
+    patch.setattr(Claim, "owned", property(lambda claim: Owned(claim.store.disk, lambda: None)))
     patch.setattr(StoreLedger, "discard", discard)
     patch.setattr(Loop, "_probe", lambda loop: loop._ledger.trouble())
 
@@ -192,8 +195,14 @@ def _f8(patch: Patch) -> None:
 
 
 def _f9(patch: Patch) -> None:
-    """Nobody asks whose a replica is."""
-    patch.setattr(joining, "check_owner", lambda objects, origin: None)
+    """Everybody takes a replica for its own, whosever it says that it is."""
+
+    def check_owner(*given: Any) -> None:
+        with suppress(OtherReplica):
+            real(*given)
+
+    real = joining.check_owner
+    patch.setattr(joining, "check_owner", check_owner)
     patch.setattr(recovery, "_owner", lambda local, remotes, app: local.identity)
 
 

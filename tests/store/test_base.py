@@ -15,6 +15,7 @@ from slipstream.errors import DamagedLineage, DamagedSummary, StoreFull, Superse
 from slipstream.store import base as bases
 from slipstream.store import history as histories
 from slipstream.store.base import due, fold, move_base
+from slipstream.store.disk import LocalDisk
 from slipstream.store.history import Base, History, Mark, Place
 from slipstream.store.layout import BASE, EARLIER_BASE, lineage_log
 from slipstream.store.lineage import (
@@ -202,17 +203,17 @@ def test_ranges_of_a_source_that_is_not_there_stay(store: Store) -> None:
 def test_a_log_that_lost_what_a_base_knows_is_broken(store: Store) -> None:
     moved(store, 11)
     places = read_lineage(store.disk, whole=True).places
-    store.disk.truncate(lineage_log(1), places[0].end)
+    LocalDisk(store.root).truncate(lineage_log(1), places[0].end)
     found = read_lineage(store.disk)
     assert found.broken == "lineage/1.log: it does not hold epoch 8, which lineage/base.json says it had"
     assert found.history.frontier == 4
-    store.disk.remove(lineage_log(1))
+    LocalDisk(store.root).remove(lineage_log(1))
     assert read_lineage(store.disk).broken is not None
 
 
 def test_a_log_that_ends_where_a_base_stands_is_whole(store: Store) -> None:
     moved(store, 11)
-    store.disk.truncate(lineage_log(1), read_lineage(store.disk).history.base.end)
+    LocalDisk(store.root).truncate(lineage_log(1), read_lineage(store.disk).history.base.end)
     found = read_lineage(store.disk)
     assert (found.broken, found.history.frontier, found.history.base.epoch) == (None, 8, 8)
 
@@ -223,7 +224,7 @@ def test_a_base_whose_line_was_changed_is_not_believed(store: Store) -> None:
     base = read_lineage(disk).history.base
     raw = bytearray(disk.read(lineage_log(1)))
     raw[base.end - 3] ^= 1
-    disk.replace(lineage_log(1), bytes(raw), flushed=True)
+    LocalDisk(store.root).replace(lineage_log(1), bytes(raw), flushed=True)
     found = read_lineage(disk)
     assert found.broken is not None
     assert found.history.frontier == 7
@@ -235,11 +236,11 @@ def test_a_damaged_base_costs_the_way_from_the_one_before(store: Store) -> None:
     move_base(claim, writer, SOURCES, 15)
     whole = read_lineage(store.disk).history
     assert whole.base.epoch == 12
-    store.disk.replace(BASE, b"\0" * 100, flushed=True)
+    LocalDisk(store.root).replace(BASE, b"\0" * 100, flushed=True)
     found = read_lineage(store.disk)
     assert (found.history.base.epoch, found.history.frontier, found.broken) == (8, 15, None)
     assert found.torn == "lineage/base.json: it is filled with zeros"
-    store.disk.replace(EARLIER_BASE, b"{}", flushed=True)
+    LocalDisk(store.root).replace(EARLIER_BASE, b"{}", flushed=True)
     assert read_lineage(store.disk).history.base == Base()
     assert read_lineage(store.disk).history.frontier == 15
 
@@ -272,7 +273,7 @@ def test_what_was_once_safe_stays_so(store: Store) -> None:
     _, writer = moved(store, 7)
     writer.append(cut(8))
     writer.append(replace(computed(8), safe=0))
-    store.disk.truncate(lineage_log(1), read_lineage(store.disk).history.base.end)
+    LocalDisk(store.root).truncate(lineage_log(1), read_lineage(store.disk).history.base.end)
     _, writer = started(store)
     writer.append(cut(5))
     writer.append(replace(computed(5), safe=0))
@@ -288,7 +289,9 @@ def test_a_base_of_a_process_that_was_succeeded_is_not_believed(store: Store) ->
         move_base(claim, first, {"orders": Untouched()}, 9)
     assert not store.disk.exists(BASE)
     history, app = first.history()
-    write_base(store.disk, fold(history, app, first.places[:1], {}))  # woken between asking and writing
+    write_base(
+        LocalDisk(store.root), fold(history, app, first.places[:1], {})
+    )  # woken between asking and writing
     epochs(second, 4, 5)
     found = read_lineage(store.disk)
     assert (found.history.base, found.history.frontier, found.broken) == (Base(), 5, None)
@@ -296,9 +299,9 @@ def test_a_base_of_a_process_that_was_succeeded_is_not_believed(store: Store) ->
 
 def test_a_base_is_forgotten_with_the_logs_that_it_stands_on(store: Store) -> None:
     moved(store, 11)
-    store.disk.truncate(lineage_log(1), read_lineage(store.disk, whole=True).places[0].end)
+    LocalDisk(store.root).truncate(lineage_log(1), read_lineage(store.disk, whole=True).places[0].end)
     assert read_lineage(store.disk).broken is not None
-    forget_bases(store.disk)
+    forget_bases(LocalDisk(store.root))
     assert read_lineage(store.disk).broken is None
 
 
@@ -341,7 +344,7 @@ def test_no_summary_is_made_of_what_is_left_of_a_lineage(store: Store) -> None:
     epochs(writer, 12, 15)
     raw = bytearray(store.disk.read(lineage_log(1)))
     raw[len(raw) // 4] ^= 1
-    store.disk.replace(lineage_log(1), bytes(raw), flushed=True)
+    LocalDisk(store.root).replace(lineage_log(1), bytes(raw), flushed=True)
     with pytest.raises(DamagedLineage, match=r"lineage/1.log.*fsck .* --repair"):
         move_base(claim, writer, {"orders": Damaged()}, 15)
     with pytest.raises(DamagedLineage, match="does not follow"):
@@ -372,7 +375,7 @@ def test_a_stretch_between_two_places_spans_logs(store: Store) -> None:
     assert [done.epoch for done in read_stretch(store.disk, four, eight).computed] == [5, 6, 7, 8]
     assert [done.epoch for done in read_stretch(store.disk, None, four).computed] == [1, 2, 3, 4]
     assert [done.epoch for done in read_stretch(store.disk, eight, twelve).computed] == [9, 10, 11, 12]
-    store.disk.remove(lineage_log(2))
+    LocalDisk(store.root).remove(lineage_log(2))
     with pytest.raises(DamagedLineage, match=r"lineage/2.log .*fsck .*--repair"):
         read_stretch(store.disk, four, eight)
 
@@ -401,7 +404,7 @@ def test_clocks_never_go_back_and_reach_behind_the_base(store: Store) -> None:
 
 def test_a_writer_that_was_told_nothing_has_no_places(store: Store) -> None:
     started(store)
-    writer = LineageWriter(store.disk, 9)
+    writer = LineageWriter(LocalDisk(store.root), 9)
     writer.began(Began(9, 0, 0, "id"))
     epochs(writer, 1, 9)
     assert (writer.places, writer.frontier) == ([], 0)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
+import threading
 import time
 import warnings
 from collections.abc import Iterator
@@ -42,7 +43,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs."
 
 
 def main() -> None:
-    """Run the command; an error of Slipstream is one message and exit code 1."""
+    """Run the command; an error of Slipstream is one message and exit code 1, Ctrl-C is exit code 130."""
     # PySpark writes each error that it raises to the console too, with the JVM's stack, through this logger.
     logging.getLogger("SQLQueryContextLogger").disabled = True
     warnings.showwarning = _warned  # type: ignore[assignment]
@@ -52,6 +53,8 @@ def main() -> None:
         Console(stderr=True).print("[bold red]error:[/] ", end="")
         print(error, file=sys.stderr)
         sys.exit(1)
+    except KeyboardInterrupt:
+        sys.exit(130)
 
 
 def _warned(message: Warning | str, category: type[Warning], *where: object) -> None:
@@ -125,22 +128,22 @@ def run(
         sys.exit(_supervised(file, options, once, standby, stuck_after))
     from slipstream.cli.displays import display
     from slipstream.cli.heartbeat import Heart, end_with
-    from slipstream.cli.loading import load_app
+    from slipstream.cli.loading import load_app, may_pass
     from slipstream.cli.running import Signals, aside, run_app
     from slipstream.settings import Starting
 
     console = Console(highlight=False)
     signals = Signals()
     heart = Heart(beat)
-    if beat is not None:
-        end_with(sys.stdin.fileno())
+    promoted = end_with(sys.stdin.fileno()) if beat is not None else threading.Event()
     heart.beat("starting")
     wanted = Starting(takeover, tuple(rebuild or ()), accept_loss)
     try:
         with _starting(console, f"starting Spark for {file}", as_json):
             app = aside(lambda: load_app(file, wanted, standby=await_store))
-    except SlipstreamError:
-        heart.beat("refused")
+    except SlipstreamError as error:
+        if not may_pass(error):
+            heart.beat("refused")
         raise
     if await_store:
 
@@ -148,7 +151,7 @@ def run(
             heart.beat("standby")
             return not signals.count
 
-        aside(lambda: app.stand_by(waiting))
+        aside(lambda: app.stand_by(waiting, promoted.is_set))
     if signals.count:
         print("stopped before the first epoch was begun", file=sys.stderr)
         return

@@ -100,7 +100,9 @@ def copy_store(original: Store, to: Path) -> None:
 def _predicted(original: Store, estimate: Estimate) -> float | None:
     """What a recovery should take, with Spark's start as it was the last time."""
     known = [
-        event["seconds"] for event in read_events(original.disk, "engine") if event["event"] == SPARK_STARTED
+        event["seconds"]
+        for event in read_events(original.disk, "engine")
+        if event.get("event") == SPARK_STARTED and isinstance(event.get("seconds"), int | float)
     ]
     return None if estimate.seconds is None or not known else estimate.seconds + known[-1]
 

@@ -59,14 +59,17 @@ class Heart:
             temporary.replace(self._path)
 
 
-def end_with(parent: int) -> None:
+def end_with(parent: int) -> threading.Event:
     """Have this process stop, as a signal would stop it, when a file descriptor comes to its end: its supervisor is
-    gone, and nobody would ever stop it.
+    gone, and nobody would ever stop it. The event is set when something comes before that: if this is a standby, it is
+    the engine now.
     """
+    promoted = threading.Event()
 
     def listen() -> None:
         while os.read(parent, 1024):
-            pass
+            promoted.set()
         os.kill(os.getpid(), 15)
 
     threading.Thread(target=listen, name="slipstream-supervisor", daemon=True).start()
+    return promoted

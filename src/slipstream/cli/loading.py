@@ -22,10 +22,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn
 
+from py4j.protocol import Py4JError
 from pyspark import cloudpickle
+from pyspark.errors import PySparkRuntimeError
 
 from slipstream.app import App, standing_by
-from slipstream.errors import AppRunsItself, LoadFailed, NoApp, SeveralApps, SlipstreamError
+from slipstream.errors import AppRunsItself, LoadFailed, NoApp, SeveralApps, SlipstreamError, StoreInUse
 from slipstream.settings import Starting, starting_with
 
 MODULE = "slipstream_app"
@@ -44,6 +46,20 @@ def load_app(path: Path, wanted: Starting | None = None, *, standby: bool = Fals
         except Exception as error:
             raise LoadFailed(str(path), _line(error, module.__file__), _said(error)) from error
     return only_app(path, vars(module))
+
+
+def may_pass(error: BaseException) -> bool:
+    """Whether another start may succeed where this one failed: Spark's JVM died, or an engine that is about to end
+    still holds the store. Neither is the file's fault.
+    """
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ConnectionError | Py4JError | StoreInUse):
+            return True
+        if isinstance(cause, PySparkRuntimeError) and cause.getCondition() == "JAVA_GATEWAY_EXITED":
+            return True
+        cause = cause.__cause__ or cause.__context__
+    return False
 
 
 def only_app(path: Path, names: dict[str, Any]) -> App:

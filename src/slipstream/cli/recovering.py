@@ -22,6 +22,13 @@ Target = Annotated[
 ]
 
 
+_QUERIES = (
+    "whether the app's queries are still those that the store was computed with, which needs Spark: if one changed, a "
+    "start refuses, and says which view to compute anew (`slipstream run FILE.py --rebuild VIEW`)"
+)
+_INPUT = "whether the input of epochs that are to be computed is still there"
+
+
 def recover(
     target: Target,
     source: Annotated[
@@ -177,6 +184,8 @@ def _print_plan(target: str, source: list[str], accept_loss: bool, as_json: bool
         durability = Durability(tuple(source or _replicas_of(path)))
     planned = plan_start(path, app, durability, accept_loss=accept_loss)
     plan, estimate = planned.plan, planned.estimate
+    begins = plan.error is not None or plan.kind.value == "start empty"
+    unchecked = [] if begins else [_QUERIES, *([_INPUT] if plan.again else [])]
     if as_json:
         said: dict[str, Any] = {
             "does": plan.kind.value,
@@ -188,6 +197,7 @@ def _print_plan(target: str, source: list[str], accept_loss: bool, as_json: bool
             "lost": plan.lost,
             "found": plan.judged,
             "error": None if plan.error is None else str(plan.error),
+            "unchecked": unchecked,
         }
         print(json.dumps(said, indent=2))
     else:
@@ -202,6 +212,8 @@ def _print_plan(target: str, source: list[str], accept_loss: bool, as_json: bool
             print(f"expected: {estimate.seconds:.1f} s, without Spark's start")
         else:
             print("expected: not known, as nothing was measured yet")
+        for each in unchecked:
+            print(f"not looked at: {each}")
     if plan.error is not None:
         raise typer.Exit(2)
 

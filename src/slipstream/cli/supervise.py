@@ -2,8 +2,9 @@
 
 Engines are started as sessions of their own, so that Ctrl-C in a terminal reaches only the supervisor, which passes
 it on once. Each has a pipe from the supervisor as its standard input and ends when that does: an engine does not
-outlive its supervisor. An engine that ends leaves nothing behind either: what is left of its session, a JVM for
-one, is killed before anything else is done about it.
+outlive its supervisor. What comes through the pipe before that tells a standby that it is the engine now. An engine
+that ends leaves nothing behind either: what is left of its session, a JVM for one, is killed before anything else is
+done about it.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from slipstream.cli.watchover import (
     Kill,
     Leave,
     Policy,
+    Promote,
     Say,
     Start,
     Stop,
@@ -112,6 +114,8 @@ class _Supervisor:
                 )
             case Kill(number) if number in self._processes:
                 _kill(self._processes[number])
+            case Promote(number) if number in self._processes:
+                _tell(self._processes[number])
             case Stop(number) if number in self._processes:
                 self._processes[number].send_signal(signal.SIGTERM)
             case Say(text):
@@ -134,6 +138,14 @@ class _Supervisor:
 def _is_over(process: subprocess.Popen[bytes]) -> bool:
     """Whether a process has ended. It is not waited for yet: its number must not be given to another."""
     return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+
+def _tell(process: subprocess.Popen[bytes]) -> None:
+    """Send a line; to a process that is over nothing is to be said."""
+    assert process.stdin is not None
+    with suppress(BrokenPipeError):
+        process.stdin.write(b"\n")
+        process.stdin.flush()
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:

@@ -82,15 +82,16 @@ def _apart(*tables: Table) -> list[RenderableType]:
 
 
 def _views(status: Status) -> Table:
-    figures = ["rows", "layers", "size", "to merge"]
+    owing = any(view.debts for view in status.views)
+    figures = ["rows", *(["owed"] if owing else []), "layers", "size", "to merge"]
     made = table(["view", *figures, "time travel"], figures)
     for view in status.views:
         counted = Text(f"{view.rows:,}" if view.exact else f"about {view.rows:,}")
         rows = counted if view.problem is None else Text("damaged", "red")
         reach = f"epochs {view.oldest:,} to {status.epoch:,}"
-        made.add_row(
-            view.name, rows, f"{view.layers:,}", wording.size(view.bytes), wording.size(view.debt), reach
-        )
+        owed = [Text(f"{view.debts:,}", "yellow" if view.debts else "")] if owing else []
+        sizes = [f"{view.layers:,}", wording.size(view.bytes), wording.size(view.to_merge)]
+        made.add_row(view.name, rows, *owed, *sizes, reach)
     return made
 
 

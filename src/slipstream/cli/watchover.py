@@ -6,13 +6,15 @@ gives the next `Watch` and a list of instructions. There are no processes here, 
 - **Stuck** is an engine that has shown no sign of life for too long while it was looked at. Time in which the
   supervisor itself did not run (a laptop asleep, a frozen container) does not count, so nobody is killed for it.
 - One epoch may honestly take longer than that. So each time an engine is killed for its silence and nothing was
-  computed, the next is given twice as long: a long epoch gets through in the end.
+  computed, the next is given twice as long: a long epoch, or a long start, gets through in the end. Only one that was
+  silent for 64 times as long is given up.
 - **Progress** is an epoch computed, or a minute of running with nothing to compute. An engine that dies is started
   again, at once if there was progress, else after a pause that doubles; after `give_up_after` failures in a row with
   no progress the supervisor gives up. One whose file is at fault before any engine ever ran is not tried again.
-- **A standby** is a second engine that waits for the store. It needs nobody to tell it that its turn has come: the
-  store's lock falls with the engine that held it. All that is decided here is when to start one (once the engine
-  has got going, so that the two do not start in each other's way), and that it is the engine from then on.
+- **A standby** is a second engine that waits for the store. Its turn comes when the store's lock falls with the engine
+  that held it. Decided here is when to start one (once the engine has got going, so that the two do not start in each
+  other's way), and that it is the engine from then on. That it is told: a standby whose store is gone waits for it to
+  be put back, as the engine does that had it, and must not wait any longer than there is such an engine.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ MOST_COUNTED = 1.0
 
 STOPPED_AT_ONCE = 130
 _NO_BEAT = Beat(0, "starting", 0)
-_MOST_PATIENCE = 16
+_MOST_PATIENCE = 64
 
 
 @dataclass(frozen=True)
@@ -93,6 +95,13 @@ class Kill:
 
 
 @dataclass(frozen=True)
+class Promote:
+    """Tell a standby that the engine is gone that it stands by: it is the engine now."""
+
+    number: int
+
+
+@dataclass(frozen=True)
 class Stop:
     """Pass the wish to stop on to a process."""
 
@@ -113,7 +122,7 @@ class Leave:
     code: int
 
 
-Instruction = Start | Kill | Stop | Say | Leave
+Instruction = Start | Kill | Promote | Stop | Say | Leave
 
 
 @dataclass(frozen=True)
@@ -159,9 +168,13 @@ def looked(watch: Watch, seconds: float, beats: Mapping[int, Beat | None]) -> De
     )
     engine = watch.engine
     if engine is not None and engine.first_epoch is not None:
-        watch = replace(watch, ever_ran=True)
-        if engine.progressed or engine.ran >= watch.policy.settled_after:
-            watch = replace(watch, failures=0, patience=1)
+        well = engine.progressed or engine.ran >= watch.policy.settled_after
+        watch = replace(
+            watch,
+            ever_ran=True,
+            failures=0 if well else watch.failures,
+            patience=1 if well else watch.patience,
+        )
     if watch.standby is not None and watch.standby.beat.state == "standby":
         watch = replace(watch, standby_failures=0)
     watch, killed = _killed_if_stuck(watch)
@@ -179,26 +192,28 @@ def ended(watch: Watch, number: int, code: int) -> Decision:
     refused = engine.beat.state == "refused" and not watch.ever_ran
     if watch.stops or code in (0, STOPPED_AT_ONCE) or refused:
         return replace(watch, engine=None), [*_without_standby(watch), Leave(_exit_code(code))]
-    failures = watch.failures + 1
+    silent = engine.killed and not engine.progressed
+    failures = watch.failures if silent else watch.failures + 1
     how = "was killed as stuck" if engine.killed else _how(code)
-    if failures > watch.policy.give_up_after:
+    if failures > watch.policy.give_up_after or (silent and watch.patience == _MOST_PATIENCE):
+        often = (
+            f"That is the {_th(failures)} time in a row" if not silent else "It has been given ever more time"
+        )
         told = (
-            f"the engine {how}. That is the {_th(failures)} time in a row, and no epoch was computed in between: "
-            f"giving up at epoch {engine.beat.epoch}. What it wrote above says why. Nothing is lost: a new start "
-            "goes on from there."
+            f"the engine {how}. {often}, and no epoch was computed in between: giving up at epoch "
+            f"{engine.beat.epoch}. What it wrote above says why. Nothing is lost: a new start goes on from there."
         )
         return replace(watch, engine=None), [*_without_standby(watch), Say(told), Leave(_exit_code(code))]
-    longer = engine.killed and not engine.progressed
     watch = replace(
         watch,
         engine=watch.standby,
         standby=None,
         failures=failures,
-        patience=min(watch.patience * 2, _MOST_PATIENCE) if longer else watch.patience,
+        patience=min(watch.patience * 2, _MOST_PATIENCE) if silent else watch.patience,
         pause=watch.policy.pause(failures),
     )
     if watch.engine is not None:
-        return watch, [Say(f"the engine {how}; the standby takes over")]
+        return watch, [Say(f"the engine {how}; the standby takes over"), Promote(watch.engine.number)]
     when = f"in {watch.pause:g} s" if watch.pause else "at once"
     watch, started = _started_if_due(watch)
     return watch, [Say(f"the engine {how}; it is started again {when}"), *started]
@@ -227,7 +242,7 @@ def _killed_if_stuck(watch: Watch) -> Decision:
         return replace(engine, killed=True)
 
     engine, standby = judged(watch.engine, "engine"), judged(watch.standby, "standby")
-    return replace(watch, engine=engine, standby=standby), done
+    return replace(watch, engine=engine, standby=standby) if done else watch, done
 
 
 def _started_if_due(watch: Watch) -> Decision:

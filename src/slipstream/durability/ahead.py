@@ -5,6 +5,9 @@ about once a second whatever the logs have grown by goes out, as an object that 
 it that it holds (`manifest.Segment`). A store that is restored then knows the cuts of epochs whose layers never
 arrived, and computes them again as they were.
 
+It goes out twice, as two objects: with the store gone, one of them that rots or is lost would otherwise take all that
+came after it along. A replica that has only one of some lines gets both anew.
+
 A log only grows, and only its own incarnation appends to it, so bytes START to STOP of log N are the same wherever
 they are. Two that send at once, or twice, do no harm, and neither does one that was succeeded and does not know it:
 nobody reads its log past the line that its successor follows. Lines are sent only as far as the chain holds, and are
@@ -22,7 +25,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from slipstream.clock import Clock
 from slipstream.crashing import crash_point, crash_points
 from slipstream.durability.board import Board
-from slipstream.durability.joining import Origin, check_claimed, join
+from slipstream.durability.joining import Held, Origin, held, join
 from slipstream.durability.manifest import Segment, Stored, segment_name
 from slipstream.durability.replica import Objects, shown
 from slipstream.store import chain
@@ -34,6 +37,7 @@ crash_points(
     replica__after_lineage="lines of lineage were sent ahead, and no commit names them",
 )
 
+COPIES = 2
 _EVERY = 1.0
 _LOOK_EVERY = 30.0
 _LOG = logging.getLogger("slipstream.agent")
@@ -72,7 +76,8 @@ class Shipping:
     def __init__(self, origin: Origin, objects: Objects, listed: Mapping[str, int]) -> None:
         self._origin, self._objects = origin, objects
         self._disk = origin.store.disk
-        self._reached = {log: tile[-1].stop for log, tile in tiles(segments_of(listed)).items() if tile}
+        twice = covers(segments_of(listed)).items()
+        self._reached = {log: min(_stop(tile) for tile in tiles) for log, tiles in twice}
         self._known: dict[int, tuple[int, str]] = {}
         self._seen: dict[int, int] = {}
         self._computed: dict[int, int] = {}
@@ -85,19 +90,20 @@ class Shipping:
     def send(self) -> list[Stored]:
         """Send every whole line that the replica lacks; the objects that were made."""
         made: list[Stored] = []
+        replica: Held | None = None
         for log in self._logs():
             stretch = self._lacking(log)
             if stretch is None:
                 continue
             start, body, digest = stretch
-            if not made:
-                check_claimed(self._objects, self._origin)
+            replica = replica or held(self._objects, self._origin)
             self._disk.flush(lineage_log(log))
-            name = segment_name(log, start, start + len(body), uuid.uuid4().hex[:12])
-            crash_point("replica.before_lineage")
-            self._objects.put(name, body)
-            crash_point("replica.after_lineage")
-            made.append(Stored(name, len(body), hashlib.sha256(body).hexdigest()))
+            for _ in range(COPIES):
+                name = segment_name(log, start, start + len(body), uuid.uuid4().hex[:12])
+                crash_point("replica.before_lineage")
+                replica.put(name, body)
+                crash_point("replica.after_lineage")
+                made.append(Stored(name, len(body), hashlib.sha256(body).hexdigest()))
             self._reached[log] = start + len(body)
             self._known[log] = (start + len(body), digest)
         return made
@@ -140,12 +146,27 @@ def segments_of(listed: Mapping[str, int]) -> list[Segment]:
     ]
 
 
-def tiles(segments: Iterable[Segment]) -> dict[int, tuple[Segment, ...]]:
-    """For each log the fewest segments that have all of its bytes from the first on, as far as there are any."""
+def covers(segments: Iterable[Segment]) -> dict[int, tuple[tuple[Segment, ...], ...]]:
+    """For each log the fewest segments that have all of its bytes from the first on, as far as there are any, and of
+    those that are left the fewest that do so again.
+    """
     by_log: dict[int, list[Segment]] = {}
     for segment in segments:
         by_log.setdefault(segment.log, []).append(segment)
-    return {log: _tile(sorted(each, key=lambda one: (one.start, -one.stop))) for log, each in by_log.items()}
+    return {log: _tiles(each) for log, each in by_log.items()}
+
+
+def _tiles(segments: Iterable[Segment]) -> tuple[tuple[Segment, ...], ...]:
+    left, found = set(segments), []
+    for _ in range(COPIES):
+        tile = _tile(sorted(left, key=lambda one: (one.start, -one.stop, one.object)))
+        left -= set(tile)
+        found.append(tile)
+    return tuple(found)
+
+
+def _stop(tile: tuple[Segment, ...]) -> int:
+    return tile[-1].stop if tile else 0
 
 
 def _tile(ordered: list[Segment]) -> tuple[Segment, ...]:

@@ -2,12 +2,16 @@
 
 Each part posts how far it is: each replica's follower, the persister, and what went wrong last in any of them. From
 that come the barriers that merging respects, and the document `progress.json` in the store that the engine and
-`slipstream status` read. It is replaced as a whole, and flushed when what was promised has moved (persisted, safe), so
-that a start after a power cut knows how much must be there. A damaged one says nothing, and is written again.
+`slipstream status` read. It is replaced as a whole. When what was promised has moved (persisted, safe) it is flushed,
+and so is a copy: what is written in between may be lost in a power cut, and the copy promises the same. So a start
+after a power cut knows how much must be there. Where both are damaged they say nothing, and are written again.
 
 What is posted counts at once for the other parts; writing it comes after and never holds anybody up. One part at a
 time writes, with no lock held, until nothing newer is there to be written. A write that fails is made up for by the
 next. Where a later incarnation has the store, nothing is written: what is said there is its own.
+
+A start writes it too, before there is an agent: of a new store, that nothing was ever called safe; and which objects of
+a replica were found not to be what was written (`spoiled`). Nothing is durable there until these are sent again.
 
 `safe` only grows within an incarnation, whatever happens to a replica: it is what users were told. What was known
 before counts up to the epoch at which this incarnation began.
@@ -23,14 +27,15 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from slipstream.clock import Clock, SystemClock
-from slipstream.errors import StoreTrouble
+from slipstream.errors import StoreTrouble, Superseded
 from slipstream.store import documents
-from slipstream.store.disk import Disk
+from slipstream.store.disk import Disk, WritableDisk
 from slipstream.store.events import fields
-from slipstream.store.layout import PROGRESS
+from slipstream.store.layout import PROGRESS, copy_of
 from slipstream.store.shapes import checked
 from slipstream.store.store import Store
 
+PLACES = (PROGRESS, copy_of(PROGRESS))
 _LOOK_EVERY = 30.0  # seconds between two looks at what stands in `progress.json`
 _LOG = logging.getLogger("slipstream.agent")
 
@@ -56,7 +61,9 @@ class Told:
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a replica is. behind: bytes of layers that it lacks. error: why it is stuck, if it is."""
+    """How far a replica is. behind: bytes of layers that it lacks. error: why it is stuck, if it is. spoiled: objects
+    that are not what was written, although their size is right, and were not sent again yet.
+    """
 
     durable: int = 0
     clock: float = 0.0
@@ -65,6 +72,11 @@ class Progress:
     bytes: int = 0
     commits: int = 0
     error: str | None = None
+    spoiled: tuple[str, ...] = ()
+
+    @staticmethod
+    def decode(body: Mapping[str, Any]) -> Progress:
+        return Progress(**{**body, "spoiled": tuple(body.get("spoiled", ()))})
 
 
 @dataclass(frozen=True)
@@ -110,7 +122,7 @@ class Replication:
         return checked(
             Replication(
                 persisted=body["persisted"],
-                replicas={url: Progress(**each) for url, each in body["replicas"].items()},
+                replicas={url: Progress.decode(each) for url, each in body["replicas"].items()},
                 incarnation=body["incarnation"],
                 safe_on=body["safe_on"],
                 safe=body["safe"],
@@ -129,10 +141,14 @@ def safe_epoch(durable: list[int], safe_on: int) -> int:
 
 def read_replication(disk: Disk) -> Replication:
     """What the agent said last; nothing where there never was one, or where that cannot be read."""
+    return next((found for name in PLACES if (found := _said(disk, name)) is not None), Replication())
+
+
+def _said(disk: Disk, name: str) -> Replication | None:
     try:
-        return decode_replication(disk.read(PROGRESS)) or Replication()
+        return decode_replication(disk.read(name))
     except (FileNotFoundError, IsADirectoryError):
-        return Replication()
+        return None
 
 
 def decode_replication(raw: bytes) -> Replication | None:
@@ -142,6 +158,12 @@ def decode_replication(raw: bytes) -> Replication | None:
         return None if isinstance(found, str) else Replication.decode(found)
     except (KeyError, TypeError, AttributeError, ValueError):
         return None
+
+
+def write_replication(disk: WritableDisk, said: Replication) -> None:
+    """What is known before there is an agent."""
+    for name in PLACES:
+        disk.replace(name, documents.encode(said.encode()), flushed=True)
 
 
 class Board:
@@ -158,6 +180,7 @@ class Board:
         clock: Clock | None = None,
     ) -> None:
         self._store, self._incarnation, self._clock = store, incarnation, clock or SystemClock()
+        self._owned = store.owned_by(incarnation)
         self._lock = threading.Lock()
         self._wakes: list[threading.Event] = []
         self._heard: Word | None = None
@@ -270,7 +293,9 @@ class Board:
         if now >= self._look:
             self._look = now + _LOOK_EVERY
             with suppress(OSError, StoreTrouble):
-                self._unwritten |= read_replication(self._store.disk).incarnation != self._incarnation
+                stands = read_replication(self._store.disk).incarnation == self._incarnation
+                with self._lock:
+                    self._unwritten = self._unwritten or not stands
         while True:
             with self._lock:
                 if self._writing or not self._unwritten:
@@ -296,12 +321,14 @@ class Board:
 
     def _write(self, said: Replication) -> str | None:
         try:
-            if self._store.superseded(self._incarnation):
-                return None
             promised = (said.persisted, said.safe)
-            body = documents.encode(said.encode())
-            self._store.disk.replace(PROGRESS, body, flushed=promised != self._flushed)
-            self._flushed = promised
+            if promised != self._flushed:
+                write_replication(self._owned, said)
+                self._flushed = promised
+            else:
+                self._owned.replace(PROGRESS, documents.encode(said.encode()), flushed=False)
+        except Superseded:
+            return None
         except (OSError, StoreTrouble) as error:
             return str(error)
         return None

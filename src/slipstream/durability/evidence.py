@@ -68,7 +68,8 @@ class Remote:
     """A replica. commits: those that count, newest first. overruled: those that do not, because of a later incarnation
     that has none itself. copies: stretches of lineage. objects: which are there, and their sizes. incarnation: the
     highest that left a trace there. life: whether anything is there of a store that had begun. bare: there is nothing
-    but whose replica it is, or who claimed it before the first epoch. error: why it cannot be read.
+    but whose replica it is, who claimed it before the first epoch, and objects that no commit names. spoiled: objects
+    that were read and are not what was written. error: why it cannot be read.
     """
 
     url: str
@@ -81,6 +82,7 @@ class Remote:
     incarnation: int = 0
     life: bool = False
     bare: bool = False
+    spoiled: frozenset[str] = frozenset()
 
     @property
     def reached(self) -> int | None:

@@ -6,8 +6,9 @@ a follower waits for nobody but its replica: slow storage makes its increments l
 
 A follower begins by joining: whose replica is it (`joining`), which commit is its newest, and is all there that the
 commit names? A newest commit that is damaged or gone is said to be, and the one before counts; whatever a replica
-lacks is sent again. Now and then it looks again, even if there is nothing to send. After an error it joins anew, so
-what it knows of a replica is what the replica says.
+lacks is sent again, and so is what a start, or the follower itself when it merges, found not to be what was written.
+Until then nothing is durable there. Now and then it looks again, even if there is nothing to send. After an error it
+joins anew, so what it knows of a replica is what the replica says.
 
 A commit comes after everything that it names, and removing comes after a commit. Right before each removal the claims
 are read again: what a later incarnation may need is not this one's to delete.
@@ -23,11 +24,11 @@ from dataclasses import replace
 
 from slipstream.clock import Clock
 from slipstream.crashing import crash_point, crash_points
-from slipstream.durability.ahead import Shipping, segments_of, tiles
+from slipstream.durability.ahead import Shipping, covers, segments_of
 from slipstream.durability.board import Board, Progress, Told, Word
 from slipstream.durability.checksum import encode_totals
 from slipstream.durability.healing import Healing
-from slipstream.durability.joining import Origin, check_claimed, check_claims, check_owner, join
+from slipstream.durability.joining import Held, Origin, check_claims, check_owner, held, join, swept
 from slipstream.durability.manifest import CommitName, Kept, Manifest, Segment, Stored, valid_commits
 from slipstream.durability.outbox import Outbox
 from slipstream.durability.replica import Objects, checked_body, shown
@@ -91,10 +92,26 @@ class Follower:
                 return 0.0
             self._stuck(str(damage))
             raise
+        except DamagedObject as damage:
+            if not self._spoil(damage):
+                raise
+            return 0.0
         except SlipstreamError as error:
             self._joined = None
             self._stuck(str(error))
             raise
+
+    def _spoil(self, damage: DamagedObject) -> bool:
+        """Have a damaged object sent again; False if it was to be already."""
+        self._joined = None
+        if damage.name in self._board.progress(self._key).spoiled:
+            self._stuck(str(damage))
+            return False
+        self._say(f"the object {damage.name} is damaged: {damage.problem}; it is sent again")
+        self._board.post(
+            self._key, lambda known: replace(known, durable=0, spoiled=(*known.spoiled, damage.name))
+        )
+        return True
 
     def _stuck(self, why: str) -> None:
         self._board.post(self._key, lambda known: replace(known, error=why))
@@ -123,8 +140,8 @@ class Follower:
         return _IDLE
 
     def _join(self) -> _Joined:
-        joined = _Joined(self._origin, self._objects, self._work, self._clock)
         known = self._board.progress(self._key)
+        joined = _Joined(self._origin, self._objects, self._work, self._clock, known.spoiled)
         if joined.notice is None and known.durable > joined.manifest.epoch:
             joined.notice = (
                 f"it was said to hold epoch {known.durable}, and its newest commit is of epoch "
@@ -154,6 +171,7 @@ class Follower:
                 bytes=manifest.size,
                 commits=manifest.sequence,
                 error=joined.notice,
+                spoiled=joined.spoiled,
             )
 
         self._board.post(self._key, changed)
@@ -162,16 +180,23 @@ class Follower:
 class _Joined:
     """A replica on which this incarnation is claimed, and what it holds. notice: what was wrong with it, until the
     next commit. due: there must be another commit, whether there is a new epoch or not. lacking: something that its
-    newest commit names is not there.
+    newest commit names is not there, or is `spoiled`: not what was written.
     """
 
-    def __init__(self, origin: Origin, objects: Objects, work: LayerWork, clock: Clock) -> None:
+    def __init__(
+        self,
+        origin: Origin,
+        objects: Objects,
+        work: LayerWork,
+        clock: Clock,
+        spoiled: tuple[str, ...] = (),
+    ) -> None:
+        self.spoiled = spoiled
         self._origin, self._objects, self._work, self._clock = origin, objects, work, clock
-        self._outbox = Outbox(objects, origin.incarnation)
         self.notice: str | None = None
         self.due = self.lacking = False
         join(objects, origin)
-        listed = _listed(objects)
+        listed = self._listed()
         commits = objects.list("commits")
         found = self._newest(commits)
         self.manifest = found or _empty(origin)
@@ -187,21 +212,23 @@ class _Joined:
     def send(self, told: Told, safe: int) -> None:
         """Send what the replica lacks, and commit."""
         manifest, word = self.manifest, told.word
-        check_claimed(self._objects, self._origin)
+        replica = held(self._objects, self._origin)
+        outbox = Outbox(replica, self._origin.incarnation)
         store = self._origin.store
         catalog = store.catalog()
         traces = catalog.identities()
         known = {trace for trace in traces if manifest.identities.get(trace) == traces[trace]}
-        objects, placed, whole, schemas = self._send_layers(traces, known, word)
+        objects, placed, whole, schemas = self._send_layers(outbox, traces, known, word)
         layers = {
             trace: manifest.layers.get(trace, ()) if trace in known and trace not in whole else ()
             for trace in traces
         }
         segments, named = self._send_lineage(word.computed)
         totals = {"epoch": word.computed, "totals": encode_totals(told.totals)}
-        sums = self._outbox.text("sums", "log", documents.encode(totals))
-        described = self._send_catalog(documents.encode(catalog.encode()))
+        sums = outbox.text("sums", "log", documents.encode(totals))
+        described = self._send_catalog(outbox, documents.encode(catalog.encode()))
         self._commit(
+            replica,
             replace(
                 manifest,
                 app=self._origin.identity.app,
@@ -217,7 +244,7 @@ class _Joined:
                 lineage=segments,
                 sums=sums.name,
                 safe=safe,
-            )
+            ),
         )
         self.due = self.lacking = False
         self.notice = None
@@ -225,16 +252,19 @@ class _Joined:
     def upkeep(self, word: Word) -> bool:
         """Merge what is due on the replica, drop what that replaced, and now and then delete what nobody needs."""
         plans = plan_replica_upkeep(self.manifest, word.histories, word.keep_from)
-        segments = joinable(self.manifest.lineage)
+        copies = (tile for each in covers(self.manifest.lineage).values() for tile in each)
+        segments = next((group for tile in copies if (group := joinable(tile))), ())
         if plans or segments:
-            manifest = self._joined_lineage(self.manifest, segments) if segments else self.manifest
+            replica = held(self._objects, self._origin)
+            outbox = Outbox(replica, self._origin.incarnation)
+            manifest = self._joined_lineage(outbox, self.manifest, segments) if segments else self.manifest
             steps = {
                 trace: [step for step in plan if isinstance(step, Merge | Pack)]
                 for trace, plan in plans.items()
             }
-            made, objects = self._merged(steps)
-            manifest = after_upkeep(manifest, made, word.histories, word.keep_from)
-            self._commit(replace(manifest, objects=_with(manifest.objects, objects)))
+            made, objects = self._merged(outbox, steps)
+            manifest = after_upkeep(manifest, plans, made, word.histories, word.keep_from)
+            self._commit(replica, replace(manifest, objects=_with(manifest.objects, objects)))
         if self._until_garbage <= 0 and not self._origin.store.disk.exists(AWAY):
             self._discard()
             self._until_garbage = _GARBAGE_EVERY
@@ -246,10 +276,10 @@ class _Joined:
         check_claims(self._objects, self._origin)
         if not self.manifest.sequence:
             return None
-        if self.manifest.encode()[0] not in self._objects.list("commits"):
+        if self.manifest.object not in self._objects.list("commits"):
             return f"its newest commit, of epoch {self.manifest.epoch}, is gone"
-        lost = _lost(self.manifest, _listed(self._objects))
-        return f"{len(lost)} object(s) are gone or were cut, {min(lost)} among them" if lost else None
+        lost = _lost(self.manifest, self._listed())
+        return f"{len(lost)} object(s) are gone or damaged, {min(lost)} among them" if lost else None
 
     def _newest(self, commits: Iterable[str]) -> Manifest | None:
         """What the newest valid commit that can be read says. That a newer one cannot is said."""
@@ -258,6 +288,8 @@ class _Joined:
         found = None
         for name in valid_commits(commits, self._objects.list("incarnations")):
             try:
+                if name.object in self.spoiled:
+                    raise DamagedObject(where, name.object, "it does not hold what was computed")
                 found = Manifest.decode(name, self._objects.get(name.object), where)
                 break
             except DamagedObject as damage:
@@ -270,7 +302,7 @@ class _Joined:
         return found
 
     def _send_layers(
-        self, traces: Mapping[str, str], known: set[str], word: Word
+        self, outbox: Outbox, traces: Mapping[str, str], known: set[str], word: Word
     ) -> tuple[list[Stored], dict[str, tuple[Kept, ...]], set[str], dict[str, str]]:
         """Send the layers of an increment; again if a merger was quicker. The objects, where the layers are in them,
         the traces that were sent whole, and the schemas of those that the replica has none of.
@@ -294,7 +326,7 @@ class _Joined:
                     chosen += [(trace, name) for name in increment.layers]
                     if increment.layers and (trace not in known or trace not in self.manifest.schemas):
                         schemas[trace] = self._work.schema(trace, increment.layers[0])
-                return *self._outbox.layers(self._work, chosen), whole, schemas
+                return *outbox.layers(self._work, chosen), whole, schemas
             except FileNotFoundError:
                 if attempt == _ATTEMPTS - 1:
                     raise
@@ -312,12 +344,11 @@ class _Joined:
                 f"{self._shipping.computed}, and epoch {epoch} is computed. Start the engine again: what is missing is "
                 "computed again from its input."
             )
-        listed = self._objects.list(LINEAGE)
+        listed = self._listed(LINEAGE)
         segments: list[Segment] = []
         fresh: list[Stored] = []
-        for log, tile in sorted(tiles(segments_of(listed)).items()):
-            if log > self._origin.incarnation:
-                continue
+        found = covers(segments_of(listed))
+        for tile in (tile for log in sorted(found) if log <= self._origin.incarnation for tile in found[log]):
             for segment in tile:
                 if segment.object not in self.manifest.objects:
                     stored = self._sent.get(segment.object) or self._as_stored(segment)
@@ -339,15 +370,15 @@ class _Joined:
             return None
         return Stored(segment.object, len(body), hashlib.sha256(body).hexdigest())
 
-    def _send_catalog(self, body: bytes) -> tuple[Stored, ...]:
+    def _send_catalog(self, outbox: Outbox, body: bytes) -> tuple[Stored, ...]:
         """The catalog twice: without it nobody can say what the layers are."""
         if self._catalog is None or self._catalog[0] != body or len(self.manifest.catalog) < _CATALOGS:
-            sent = tuple(self._outbox.text("catalog", "json", body) for _ in range(_CATALOGS))
+            sent = tuple(outbox.text("catalog", "json", body) for _ in range(_CATALOGS))
             self._catalog = (body, sent)
         return self._catalog[1]
 
     def _merged(
-        self, steps: Mapping[str, list[Merge | Pack]]
+        self, outbox: Outbox, steps: Mapping[str, list[Merge | Pack]]
     ) -> tuple[dict[str, tuple[Kept, ...]], list[Stored]]:
         """Make merged layers, from the host's copies of their inputs or else the replica's, and send them."""
         made: list[tuple[str, LayerName]] = []
@@ -360,7 +391,7 @@ class _Joined:
                             self._fetch(apart, trace, known[name])
                     apart.merge(trace, step)
                     made.append((trace, step.output))
-            objects, placed = self._outbox.layers(apart, made)
+            objects, placed = outbox.layers(apart, made)
         return placed, objects
 
     def _fetch(self, to: ScratchWork, trace: str, kept: Kept) -> None:
@@ -373,7 +404,7 @@ class _Joined:
             if body is not None and not isinstance(body, bytes):
                 body.unlink(missing_ok=True)
 
-    def _joined_lineage(self, manifest: Manifest, segments: tuple[Segment, ...]) -> Manifest:
+    def _joined_lineage(self, outbox: Outbox, manifest: Manifest, segments: tuple[Segment, ...]) -> Manifest:
         """Many short segments as one."""
         log, start = segments[0].log, segments[0].start
         body = b""
@@ -383,13 +414,13 @@ class _Joined:
             )
             whole = part if isinstance(part, bytes) else part.read_bytes()
             body += whole[start + len(body) - segment.start :]
-        stored = self._outbox.lineage(log, start, body)
+        stored = outbox.lineage(log, start, body)
         joined = Segment(log, start, start + len(body), stored.name)
         rest = [segment for segment in manifest.lineage if segment not in segments]
         lineage = tuple(sorted([*rest, joined], key=lambda each: (each.log, each.start)))
         return replace(manifest, lineage=lineage, objects=_with(manifest.objects, [stored]))
 
-    def _commit(self, manifest: Manifest) -> None:
+    def _commit(self, replica: Held, manifest: Manifest) -> None:
         self._sequence += 1
         made = replace(
             manifest.tidy(),
@@ -399,7 +430,7 @@ class _Joined:
         )
         name, body = made.encode()
         crash_point("replica.before_commit")
-        self._objects.put(name, body)
+        replica.put(name, body)
         crash_point("replica.after_commit")
         check_claims(self._objects, self._origin)  # past a successor's claim a commit counts for nobody
         self.manifest = made
@@ -409,28 +440,31 @@ class _Joined:
 
     def _discard(self) -> None:
         """Delete what nobody needs, unless somebody else looks after the replica by now."""
-        listed, commits = _listed(self._objects), self._objects.list("commits")
-        check_owner(self._objects, self._origin)
-        garbage = plan_garbage(listed, commits, tuple(self._commits), self._origin.incarnation)
+        listed, commits = self._listed(), self._objects.list("commits")
+        replica = swept(self._objects, self._origin)
+        spoiled = [each for each in self.spoiled if not each.startswith("commits/")]
+        garbage = plan_garbage([*listed, *spoiled], commits, tuple(self._commits), self._origin.incarnation)
         crash_point("replica.before_discard")
         for name in (*garbage.commits, *garbage.objects):
-            check_claims(self._objects, self._origin)
-            self._objects.delete(name)
+            replica.delete(name)
             crash_point("replica.after_discard")
+        gone = {*garbage.commits, *garbage.objects}
+        self.spoiled = tuple(each for each in self.spoiled if each not in gone)
         self._look_through(listed)
+
+    def _listed(self, *folders: str) -> dict[str, int]:
+        """The objects that are there, without those that are not what was written."""
+        found = {name: size for each in folders or FOLDERS for name, size in self._objects.list(each).items()}
+        return {name: size for name, size in found.items() if name not in self.spoiled}
 
     def _look_through(self, listed: Mapping[str, int]) -> None:
         """Have whatever was lost sent again."""
         lost = _lost(self.manifest, listed)
         if lost:
-            told = f"{len(lost)} object(s) are gone or were cut, {min(lost)} among them; they are sent again"
+            told = f"{len(lost)} object(s) are gone or damaged, {min(lost)} among them; they are sent again"
             self.notice = told if self.notice is None else f"{self.notice}; {told}"
             self.manifest = without(self.manifest, lost)
             self.due = self.lacking = True
-
-
-def _listed(objects: Objects) -> dict[str, int]:
-    return {name: size for folder in FOLDERS for name, size in objects.list(folder).items()}
 
 
 def _lost(manifest: Manifest, listed: Mapping[str, int]) -> set[str]:

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
+from slipstream.durability.board import PLACES, decode_replication
 from slipstream.durability.checksum import MODULUS, read_totals
 from slipstream.durability.evidence import Local, Remote
 from slipstream.durability.homecoming import all_home, listed_away
@@ -50,6 +51,7 @@ from slipstream.settings import Durability
 from slipstream.store import chain, documents, layout
 from slipstream.store.catalog import Catalog, owner_of
 from slipstream.store.disk import Disk, is_shared
+from slipstream.store.links import links_in
 from slipstream.store.store import FENCES, Claim, Identity, Store, claim_body, claim_store
 from slipstream.trace import Fence, LayerName, history_reach, is_away, open_layer, problem_of
 from slipstream.trace.naming import Span
@@ -120,6 +122,8 @@ class _StoreCheck:
         self._unchecked: list[str] = []
 
     def run(self) -> Checked:
+        for name in links_in(self._store.root):
+            self._find(name, "it is a symbolic link, and nothing in a store is a path to follow")
         self._documents()
         self._logs()
         self._claims()
@@ -160,8 +164,10 @@ class _StoreCheck:
             self._find(layout.CATALOG, "there is none that can be read")
         if not self._disk.exists(layout.PROGRESS):
             self._tell(layout.PROGRESS, "it is missing: nobody knows what was persisted and safe")
-        if self._local.progress is None:
-            self._find(layout.PROGRESS, "it cannot be read: nobody knows what was persisted and safe")
+        for name in PLACES:
+            raw = read_file(self._disk, name)
+            if raw is not None and decode_replication(raw) is None:
+                self._find(name, "it cannot be read: it says what was persisted and safe")
         if self._local.restoring is not None:
             self._find(
                 layout.RESTORING, f"a recovery was begun and not finished ({self._local.restoring.said})"
@@ -198,12 +204,11 @@ class _StoreCheck:
                 self._find(layout.claim_of(number), "the claim is missing, and its log is there")
         if highest_incarnation(self._local) > max((int(name) for name in known), default=0):
             self._find(layout.INCARNATIONS, "an incarnation left something here, and its claim is missing")
+        logs = log_numbers(self._disk)
         for number in sorted(map(int, known)):
             app = _claimed_by(self._disk, number)
-            if app is None and number not in log_numbers(self._disk):
-                self._tell(
-                    layout.claim_of(number), "it cannot be read: a start was cut short before it began"
-                )
+            if number not in logs and self._disk.size(layout.claim_of(number)) == 0:
+                self._tell(layout.claim_of(number), "it is empty: a start was cut short before it began")
             elif app is None:
                 self._find(layout.claim_of(number), "it cannot be read")
             elif self._local.identity is not None and app != self._local.identity.app:
@@ -355,7 +360,7 @@ class _StoreCheck:
             self._tell(name, "it is nobody's")
         if len(strays) > _FEW:
             self._tell(str(root), f"{len(strays) - _FEW} more files are nobody's")
-        if is_shared(root):
+        if is_shared(root / layout.FORMAT):
             self._tell(str(root), "it may be read by others than its owner")
 
 
@@ -388,7 +393,7 @@ def _is_known(name: str) -> bool:
             layout.FORMAT | layout.CATALOG | layout.LOCK | layout.PROGRESS | layout.AWAY | layout.RESTORING
         ]:
             return True
-        case [layout.COPIES, layout.FORMAT | layout.CATALOG]:
+        case [layout.COPIES, layout.FORMAT | layout.CATALOG | layout.PROGRESS]:
             return True
         case [layout.INCARNATIONS, number]:
             return layout.number_of(number) is not None
@@ -567,10 +572,9 @@ def repair(path: str | Path, urls: Sequence[str], opener: Opener = Replica) -> R
 
 def _put_back_claims(claim: Claim, app: str) -> tuple[str, ...]:
     """Claims of incarnations that have a log here: one that is missing or damaged is made again."""
-    disk, did = claim.store.disk, []
+    disk, did = claim.owned, []
     for number in log_numbers(disk):
         if _claimed_by(disk, number) != app:
-            claim.check_ours()
             disk.replace(layout.claim_of(number), claim_body(app, began=True), flushed=True)
             did.append(f"{layout.claim_of(number)} was put back")
     return tuple(did)

@@ -18,7 +18,7 @@ from slipstream.durability.checksum import mismatches, read_totals
 from slipstream.durability.work import LayerWork
 from slipstream.errors import ChecksumMismatch, SlipstreamError, Superseded
 from slipstream.store import documents
-from slipstream.store.disk import Disk
+from slipstream.store.disk import Disk, WritableDisk
 from slipstream.store.events import fields
 from slipstream.store.layout import AWAY
 from slipstream.store.store import Store
@@ -68,11 +68,7 @@ class Homecoming:
         restored = {key: trace for key, trace in store.catalog().summed().items() if trace in traces}
         totals = read_totals(store.disk)[0].get(epoch, {})
         wrong = mismatches(totals, restored, epoch, self._work.state_sum)
-        if store.superseded(
-            self._incarnation
-        ):  # bringing may have taken long, and the list may be a successor's
-            raise Superseded(str(store.root), self._incarnation)
-        store.disk.remove(AWAY)
+        store.owned_by(self._incarnation).remove(AWAY)
         _LOG.info("all layers are home", extra=fields(part=self.name, layers=len(layers)))
         return str(ChecksumMismatch(str(store.root), epoch, wrong)) if wrong else None
 
@@ -83,7 +79,7 @@ class Homecoming:
             self._store.disk.flush(f"{trace}/{name.filename}")
 
 
-def list_away(disk: Disk, epoch: int, layers: Sequence[tuple[str, LayerName]]) -> None:
+def list_away(disk: WritableDisk, epoch: int, layers: Sequence[tuple[str, LayerName]]) -> None:
     """Say which layers of a store are elsewhere, as it was restored as of an epoch."""
     names = [f"{trace}/{name.filename}" for trace, name in layers]
     disk.replace(AWAY, documents.encode({"epoch": epoch, "layers": names}, AWAY), flushed=True)

@@ -16,6 +16,7 @@ losing one of them costs nothing.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -140,10 +141,19 @@ def _looked(objects: Objects) -> Remote:
     commits = [commit for name in valid if (commit := _commit(objects, name)) is not None]
     idle = [commit for name in _overruled(names, claims) if (commit := _commit(objects, name)) is not None]
     copies: dict[int, list[bytes]] = {}
+    spoiled = {commit.name.object for commit in commits if commit.manifest is None}
+    named = {
+        name: each for commit in commits if commit.manifest for name, each in commit.manifest.objects.items()
+    }
     for segment in segments:
-        copies.setdefault(segment.log, []).append(_get(objects, segment.object))
+        body = _get(objects, segment.object)
+        copies.setdefault(segment.log, []).append(body)
+        stored = named.get(segment.object)
+        if stored is not None and hashlib.sha256(body).hexdigest() != stored.sha256:
+            spoiled.add(segment.object)
     claimed = [ClaimName.parse(name) for name in claims]
-    held = bool(names or segments or there) or any(each is None or each.after > 0 for each in claimed)
+    first = bool(claimed) and all(each is not None and each.after == 0 for each in claimed)
+    held = bool(names or segments) or (bool(there or claimed) and not first)
     numbers = [claim.incarnation for claim in claimed if claim is not None]
     numbers += [known.incarnation for name in names if (known := CommitName.parse(name)) is not None]
     numbers += [segment.log for segment in segments]
@@ -156,6 +166,7 @@ def _looked(objects: Objects) -> Remote:
         incarnation=max(numbers, default=0),
         life=held,
         bare=not held and (bool(claims) or is_named(objects)),
+        spoiled=frozenset(spoiled),
     )
     owner = read_owner(objects)
     return replace(found, owner=None if owner == UNKNOWN else owner)

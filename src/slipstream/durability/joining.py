@@ -8,7 +8,8 @@ another's.
 
 Within an app the highest incarnation writes. A follower puts a claim (`manifest`) and looks again: whoever finds a
 claim of a later incarnation gives way. Object stores cannot lock, so that is asked again before everything that
-deletes.
+deletes. Nobody has to remember it: `Objects` can only be read, and whatever puts (`held`) or deletes (`swept`) is had
+by asking.
 
 A replica may fail in any way. `Guarded` gives every failure of storage one name, so that it is told from a mistake in
 the program that uses it.
@@ -20,13 +21,13 @@ import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import pyarrow as pa
 
 from slipstream.crashing import crash_point, crash_points
 from slipstream.durability.manifest import OWNER, ClaimName, Manifest, valid_commits
-from slipstream.durability.replica import Objects, shown
+from slipstream.durability.replica import Objects, WritableObjects, shown
 from slipstream.durability.replicate import superseded
 from slipstream.errors import (
     DamagedObject,
@@ -76,21 +77,55 @@ def join(objects: Objects, origin: Origin) -> None:
     check_claims(objects, origin, claims)
     if origin.claim not in claims:
         crash_point("replica.before_claim")
-        objects.put(origin.claim, json.dumps(vars(origin.identity)).encode())
+        _writable(objects).put(origin.claim, json.dumps(vars(origin.identity)).encode())
         crash_point("replica.after_claim")
         check_claims(objects, origin)
     origin.joined.add(objects.url)
 
 
-def check_claimed(objects: Objects, origin: Origin) -> None:
-    """Raise unless this incarnation's claim is there: nothing is put on a replica that was emptied, for it would not
-    say whose it is. Whoever raises joins again.
+class Held:
+    """A replica on which this incarnation's claim was seen (`held`), to put objects there."""
+
+    def __init__(self, objects: WritableObjects) -> None:
+        self._objects = objects
+
+    def put(self, name: str, body: bytes | Path) -> None:
+        self._objects.put(name, body)
+
+
+class Swept:
+    """A replica that was found to be this app's (`swept`), to delete objects there. Right before each the claims are
+    read again: what a later incarnation may need is not this one's to delete.
+    """
+
+    def __init__(self, objects: WritableObjects, origin: Origin) -> None:
+        self._objects, self._origin = objects, origin
+
+    def delete(self, name: str) -> None:
+        check_claims(self._objects, self._origin)
+        self._objects.delete(name)
+
+
+def held(objects: Objects, origin: Origin) -> Held:
+    """The means to write to a replica; an error unless this incarnation's claim is there: nothing is put on one that
+    was emptied, for it would not say whose it is. Whoever gets that error joins again.
     """
     try:
         objects.get(origin.claim)
     except FileNotFoundError:
         told = f"the claim of incarnation {origin.incarnation} is gone; it is claimed again"
         raise ReplicaTrouble(shown(objects.url), "writing to it", told) from None
+    return Held(_writable(objects))
+
+
+def swept(objects: Objects, origin: Origin) -> Swept:
+    """The means to delete on a replica; an error if it is another app's."""
+    check_owner(objects, origin)
+    return Swept(_writable(objects), origin)
+
+
+def _writable(objects: Objects) -> WritableObjects:
+    return cast(WritableObjects, objects)
 
 
 def check_owner(objects: Objects, origin: Origin) -> None:
@@ -102,7 +137,7 @@ def check_owner(objects: Objects, origin: Origin) -> None:
     known = said or read_owner(objects)
     emptied = known == UNKNOWN and objects.url in origin.joined
     if known is None or emptied or (known.id == ours.id and said is None):
-        objects.put(OWNER, documents.encode(dict(vars(ours))))
+        _writable(objects).put(OWNER, documents.encode(dict(vars(ours))))
         known = _said_owner(objects) or UNKNOWN  # another app may have come at the same moment
     if known.id != ours.id:
         raise OtherReplica(shown(objects.url), known.app, known.id, ours.app, ours.id)
@@ -178,7 +213,7 @@ class Guarded:
         return self._url
 
     def put(self, name: str, body: bytes | Path) -> None:
-        self._do(f"writing {name}", lambda objects: objects.put(name, body))
+        self._do(f"writing {name}", lambda objects: _writable(objects).put(name, body))
 
     def get(self, name: str) -> bytes:
         return self._do(f"reading {name}", lambda objects: objects.get(name), missing=True)
@@ -193,7 +228,7 @@ class Guarded:
         return self._do(f"listing {folder}", lambda objects: objects.list(folder))
 
     def delete(self, name: str) -> None:
-        self._do(f"deleting {name}", lambda objects: objects.delete(name))
+        self._do(f"deleting {name}", lambda objects: _writable(objects).delete(name))
 
     def _do(self, what: str, work: Callable[[Objects], T], *, missing: bool = False) -> T:
         try:

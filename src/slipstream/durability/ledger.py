@@ -86,7 +86,7 @@ class StoreLedger:
         of the layers that an epoch usually makes there. sources: make summaries of old input. heal: replaces damaged
         layers; those that it replaced.
         """
-        self._claim, self._lineage, self._disk = claim, lineage, claim.store.disk
+        self._claim, self._lineage, self._disk = claim, lineage, claim.owned
         self._agent, self._watching, self._durability = agent, watching, durability
         self._traces, self._upkeep, self._heal = dict(traces), upkeep, heal
         self._sources = sources

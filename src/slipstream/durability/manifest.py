@@ -31,6 +31,7 @@ import re
 import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from slipstream.errors import BadName, BadTraceName, DamagedObject
@@ -129,6 +130,11 @@ class Manifest:
         """Without objects that nothing is in any more."""
         needed = self.referred()
         return replace(self, objects={name: each for name, each in self.objects.items() if name in needed})
+
+    @cached_property
+    def object(self) -> str:
+        """The commit's name."""
+        return self.encode()[0]
 
     def encode(self) -> tuple[str, bytes]:
         """The commit's name and body."""

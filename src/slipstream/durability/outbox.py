@@ -7,8 +7,8 @@ import uuid
 from collections.abc import Sequence
 
 from slipstream.crashing import crash_point, crash_points
+from slipstream.durability.joining import Held
 from slipstream.durability.manifest import Kept, Stored, segment_name
-from slipstream.durability.replica import Objects
 from slipstream.durability.work import Body, LayerWork
 from slipstream.trace import LayerName
 
@@ -21,8 +21,8 @@ crash_points(
 class Outbox:
     """Uploads objects of one incarnation. Every name is new."""
 
-    def __init__(self, objects: Objects, incarnation: int) -> None:
-        self._objects, self._incarnation = objects, incarnation
+    def __init__(self, replica: Held, incarnation: int) -> None:
+        self._replica, self._incarnation = replica, incarnation
 
     def text(self, folder: str, suffix: str, body: bytes) -> Stored:
         """Upload these bytes."""
@@ -56,7 +56,7 @@ class Outbox:
 
     def _upload(self, name: str, body: Body) -> None:
         crash_point("replica.before_upload")
-        self._objects.put(name, body)
+        self._replica.put(name, body)
         crash_point("replica.after_upload")
 
 

@@ -25,9 +25,10 @@ where that of each begins. What is missing of it is brought; where no copy is le
 whole, so that needs no consent.
 
 **Never an empty start.** Where there is any sign of life and none of it can be used, no consent helps. There is one
-exception: where the store is gone, and a replica holds nothing but the name of its app or a claim from before the
-first epoch, no epoch was ever durable. Whether there were any that are lost with the store nobody can say, so that
-needs consent.
+exception: where the store is gone, and replicas hold nothing but the name of their app, claims from before the first
+epoch and what a first upload had sent before any commit, no epoch was ever durable. Whether there were any that are
+lost with the store nobody can say, so that needs consent. Where the upload had sent lineage, the epochs that it tells
+of are computed again from their input.
 """
 
 from __future__ import annotations
@@ -120,7 +121,9 @@ def decide(
     if not local.life and not any(remote.life for remote in remotes):
         if any(remote.error is not None for remote in remotes):
             return Plan(Kind.REFUSE, judged=judged, error=_impossible(local, ["there is no store"], judged))
-        gone = [f"{each.url} is of a store that is gone, and holds nothing" for each in remotes if each.bare]
+        gone = [
+            f"{each.url} is of a store that is gone, and holds {_held(each)}" for each in remotes if each.bare
+        ]
         if gone and not accept_loss:
             error: SlipstreamError = WouldLose(local.root, 0, gone, (), judged[1:])
             return Plan(Kind.REFUSE, judged=judged, error=error)
@@ -247,7 +250,8 @@ def _judged(family: Family, remotes: Sequence[Remote], safe_on: int, rebuild: Co
     gone = _lost_lineage(family)
     if not chain.tip or (gone and not upto):
         return _Candidate(base, family.own, impossible=(*gone, "no lineage can be read anywhere"))
-    if catalog is None and frontier:
+    uncommitted = catalog is None and frontier > 0 and _uncommitted(local, remotes)
+    if catalog is None and frontier and not uncommitted:
         absent = (
             *gone,
             *local.documents,
@@ -255,7 +259,7 @@ def _judged(family: Family, remotes: Sequence[Remote], safe_on: int, rebuild: Co
         )
         return _Candidate(base, family.own, impossible=absent)
     found = found_for(family, catalog or Catalog(), rebuild)
-    epoch = found.newest(frontier)
+    epoch = 0 if uncommitted else found.newest(frontier)
     promised = _promised(family, remotes, safe_on, sure=not gone and _knows_its_end(family, epoch))
     fetch, forgotten = found.chosen(epoch)
     drop = found.drop
@@ -265,12 +269,15 @@ def _judged(family: Family, remotes: Sequence[Remote], safe_on: int, rebuild: Co
         consent.append("a later incarnation began before the commits that are there, and has none itself")
     if epoch < promised < _UNKNOWN:
         consent.append(f"epochs {epoch + 1} to {promised} were called safe")
-    if promised == _UNKNOWN:
+    if uncommitted:
+        holding = "; ".join(f"{each.url} holds {_held(each)}" for each in remotes if each.life)
+        consent.append(f"{holding}; all of epochs 1 to {frontier} would be computed again")
+    elif promised == _UNKNOWN:
         silent = ", ".join(each.url for each in remotes if each.reached is None)
         consent.append(
             f"newer epochs may have been called safe, on what cannot be read or is empty: {silent}"
         )
-    if epoch == 0 and frontier and _was_persisted(family):
+    if epoch == 0 and frontier and not uncommitted and _was_persisted(family):
         gaps = "; ".join(found.gaps(frontier))
         consent.append(f"all of epochs 1 to {frontier} would be computed again ({gaps})")
     lost = _lost_input(chain, epoch) if consent else ()
@@ -290,6 +297,23 @@ def _judged(family: Family, remotes: Sequence[Remote], safe_on: int, rebuild: Co
         why=tuple(why),
     )
     return _Candidate(plan, family.own, tuple(consent))
+
+
+def _uncommitted(local: Local, remotes: Sequence[Remote]) -> bool:
+    """Whether all that is left is a first upload that ended before its commit."""
+    return not local.life and all(
+        remote.error is None and not remote.commits and not remote.overruled for remote in remotes
+    )
+
+
+def _held(remote: Remote) -> str:
+    """What there is on a replica without a commit."""
+    if not remote.objects and not remote.copies:
+        return "nothing"
+    return (
+        f"no commit, but {len(remote.objects)} object(s) and {len(remote.copies)} log(s) of lineage: a first upload "
+        "that was cut short, if nobody deleted its commits"
+    )
 
 
 def _kind(own: bool, epoch: int, frontier: int, fetch: Sequence[Wanted]) -> Kind:
@@ -519,6 +543,8 @@ def _heard(remote: Remote) -> str:
     if remote.error is not None:
         return f"{remote.url} cannot be read ({remote.error})"
     whole = [commit for commit in remote.commits if commit.manifest is not None]
+    if not remote.commits and not remote.overruled:
+        return f"{remote.url} holds {_held(remote)}"
     text = f"{remote.url} holds epoch {whole[0].name.epoch}" if whole else f"{remote.url} holds nothing"
     bad = [commit for commit in remote.commits if commit.manifest is None]
     if bad:

@@ -40,7 +40,8 @@ Wrapper = Callable[[dict[str, str], pafs.FileSystem], pafs.FileSystem]
 
 
 class Objects(Protocol):
-    """A replica's objects, wherever they are. Any call may fail in any way, and may have taken effect all the same.
+    """A replica's objects, wherever they are, as everybody may read them. Any call may fail in any way, and one that
+    writes may have taken effect all the same.
 
     Names are relative, with `/`; `list` gives the objects of a folder and their sizes, and must know of everything that
     was put before. What is not there is a FileNotFoundError.
@@ -48,11 +49,16 @@ class Objects(Protocol):
 
     @property
     def url(self) -> str: ...
-    def put(self, name: str, body: bytes | Path) -> None: ...
     def get(self, name: str) -> bytes: ...
     def fetch(self, name: str, to: Path) -> str: ...
     def open(self, name: str) -> pa.NativeFile: ...
     def list(self, folder: str) -> dict[str, int]: ...
+
+
+class WritableObjects(Objects, Protocol):
+    """What only an incarnation that is claimed on a replica may do as well: `joining` gives it to nobody else."""
+
+    def put(self, name: str, body: bytes | Path) -> None: ...
     def delete(self, name: str) -> None: ...
 
 
@@ -167,16 +173,23 @@ def check_apart(store: Path, urls: Iterable[str]) -> None:
     for url in urls:
         if "://" not in url:
             raise BadReplica(url, "it has no scheme")
-        parts = urlsplit(_unwrapped(url)[1])
-        folder = Path(parts.path)
-        if parts.scheme == "file" and (root == folder or root in folder.parents):
+        folder = _local_folder(url)
+        if folder is not None and (root == folder or root in folder.parents):
             raise BadReplica(shown(url), f"it is in the store '{store}', and would be lost with it")
 
 
 def own_folders(store: Path, urls: Iterable[str]) -> set[Path]:
     """The folders of this machine that a store and its replicas are."""
-    plain = [urlsplit(_unwrapped(url)[1]) for url in urls]
-    return {store.resolve(), *(Path(each.path).resolve() for each in plain if each.scheme == "file")}
+    return {
+        store.resolve(),
+        *(folder.resolve() for url in urls if (folder := _local_folder(url)) is not None),
+    }
+
+
+def _local_folder(url: str) -> Path | None:
+    """The folder of this machine that a URL names, if it does."""
+    parts = urlsplit(_unwrapped(url)[1])
+    return Path(parts.path) if parts.scheme == "file" else None
 
 
 def open_filesystem(url: str) -> tuple[pafs.FileSystem, str]:

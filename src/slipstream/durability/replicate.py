@@ -92,24 +92,30 @@ def plan_replica_upkeep(
 ) -> dict[str, list[Upkeep]]:
     """What to merge and to drop on a replica, by trace, for traces that need it."""
     plans = {}
-    for trace, layers in manifest.layers.items():
-        stats = [LayerStat(kept.layer, kept.rows, kept.bytes) for kept in layers]
-        steps = plan_upkeep(stats, manifest.epoch, keep_from if trace in histories else None)
+    for trace in manifest.layers:
+        steps = _plan(manifest, trace, histories, keep_from)
         if steps:
             plans[trace] = steps
     return plans
 
 
+def _plan(manifest: Manifest, trace: str, histories: Collection[str], keep_from: int) -> list[Upkeep]:
+    stats = [LayerStat(kept.layer, kept.rows, kept.bytes) for kept in manifest.layers[trace]]
+    return plan_upkeep(stats, manifest.epoch, keep_from if trace in histories else None)
+
+
 def after_upkeep(
     manifest: Manifest,
+    plans: Mapping[str, Sequence[Upkeep]],
     made: Mapping[str, Sequence[Kept]],
     histories: Collection[str],
     keep_from: int,
 ) -> Manifest:
-    """The manifest with merged layers added and what they made superfluous dropped."""
+    """The manifest with merged layers added and dropped what was planned to be, or what they made superfluous."""
     layers = {trace: (*kept, *made.get(trace, ())) for trace, kept in manifest.layers.items()}
     grown = replace(manifest, layers=layers)
-    for trace, steps in plan_replica_upkeep(grown, histories, keep_from).items():
+    for trace, plan in plans.items():
+        steps = _plan(grown, trace, histories, keep_from) if trace in made else plan
         dropped = {step.name for step in steps if isinstance(step, Remove)}
         layers[trace] = tuple(kept for kept in layers[trace] if kept.layer not in dropped)
     return replace(manifest, layers=layers)
@@ -148,7 +154,7 @@ def plan_garbage(
     Only what this incarnation or an earlier one wrote is looked at: whoever came later looks after the rest. Lineage
     runs ahead of commits, so of that only goes what the newest commit has by other names.
     """
-    stay = {manifest.encode()[0] for manifest in kept}
+    stay = {manifest.object for manifest in kept}
     needed = {name for manifest in kept for name in manifest.referred()}
     oldest = min((manifest.sequence for manifest in kept), default=0)
     old = [

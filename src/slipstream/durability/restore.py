@@ -91,8 +91,8 @@ def carry_out(claim: Claim, plan: Plan, bringing: Bringing) -> None:
     """Make a store what a plan says, so that an incarnation can begin there. Raises `Spoiled` or `Unlike` if replicas
     do not hold what they promise: then a plan is to be made without that.
     """
-    store, disk = claim.store, claim.store.disk
-    claim.check_ours()
+    store, disk = claim.store, claim.owned
+    disk.check()
     if plan.fetch or not plan.own:
         known = plan.chain.lineage
         source = ", ".join(sorted({each.url for each in plan.fetch})) or "replicas"
@@ -102,7 +102,6 @@ def carry_out(claim: Claim, plan: Plan, bringing: Bringing) -> None:
     away = _bring(claim, plan, bringing)
     crash_point("restore.fetched")
     for trace, name in plan.drop:
-        claim.check_ours()
         remove_layer(disk, trace, name)
     _write_lineage(claim, plan)
     put_up_fences(claim, plan)
@@ -124,7 +123,7 @@ def _bring(claim: Claim, plan: Plan, bringing: Bringing) -> list[Layer]:
     late = [each for each in plan.fetch if may_wait(each)]
     away = [(each.trace, leave(store, claim.incarnation, each, bringing.urls)) for each in late]
     if away:
-        list_away(store.disk, plan.epoch, away)
+        list_away(claim.owned, plan.epoch, away)
     fetch_layers(
         store,
         claim.incarnation,
@@ -139,26 +138,25 @@ def _bring(claim: Claim, plan: Plan, bringing: Bringing) -> list[Layer]:
 
 def _write_lineage(claim: Claim, plan: Plan) -> None:
     """Have every log of the history there, as far as it counts, and the claim of each."""
-    disk = claim.store.disk
+    disk = claim.owned
     app = plan.identity.app if plan.identity is not None else ""
     for number, raw in plan.chain.logs.items():
         if not read_log(disk, number).startswith(raw):
-            claim.check_ours()
             disk.replace(layout.lineage_log(number), raw, flushed=True)
         disk.create(layout.claim_of(number), claim_body(app, began=True))
     if plan.own:
         return
     for number in log_numbers(disk):
         if number not in plan.chain.logs:  # of a history that parted from this one
-            claim.remove(layout.lineage_log(number))
+            disk.remove(layout.lineage_log(number))
     for name in disk.list(layout.LINEAGE):
         if name.endswith(".json"):  # a base of it
-            claim.remove(f"{layout.LINEAGE}/{name}")
+            disk.remove(f"{layout.LINEAGE}/{name}")
 
 
 def _write_totals(claim: Claim, plan: Plan) -> None:
     """Have the checksums as of the epoch that the store goes on from, so that those of later epochs can follow."""
-    disk = claim.store.disk
+    disk = claim.owned
     totals = next((totals for epoch, totals in plan.checks if epoch == plan.epoch), None)
     if totals and (not plan.own or plan.epoch not in read_totals(disk)[0]):
         _, line = sums_line(chain.START, plan.epoch, totals)
@@ -167,7 +165,7 @@ def _write_totals(claim: Claim, plan: Plan) -> None:
 
 def put_up_fences(claim: Claim, plan: Plan) -> None:
     """Have the fences of this history in every trace, and of no other."""
-    store, disk = claim.store, claim.store.disk
+    store, disk = claim.store, claim.owned
     if not plan.chain.begins:
         return
     recent = [each for each in plan.chain.begins if each.incarnation > claim.incarnation - FENCES]
@@ -177,9 +175,9 @@ def put_up_fences(claim: Claim, plan: Plan) -> None:
         there = set(store.layers.listed(trace)[1])
         for fence in there - wanted:
             if not plan.own or fence.incarnation in known:
-                claim.remove(f"{trace}/{fence.filename}")
+                disk.remove(f"{trace}/{fence.filename}")
         for fence in wanted - there:
-            claim.check_ours()
+            disk.check()
             disk.create(f"{trace}/{fence.filename}", b"")
 
 
@@ -211,7 +209,7 @@ def _compare(claim: Claim, plan: Plan, bringing: Bringing, away: set[str]) -> No
         for trace in wrong:
             for name in claim.store.layers.listed(trace)[0]:
                 if name.incarnation == claim.incarnation:
-                    remove_layer(claim.store.disk, trace, name)
+                    remove_layer(claim.owned, trace, name)
         raise Unlike(urls, error)
 
 
@@ -282,7 +280,7 @@ def replaced(
         if wanted is None or store.superseded(incarnation):
             continue
         if not any(replace(each.kept.layer, incarnation=incarnation) == name for each in wanted):
-            remove_layer(store.disk, trace, name)
+            remove_layer(store.owned_by(incarnation), trace, name)
         said = fields(part="heal", trace=trace, layer=name.filename, layers=len(wanted))
         given_up = not wanted and _holds_history(local, trace, name)
         told = (
@@ -340,10 +338,12 @@ def without(remote: Remote, spoiled: Spoiled) -> Remote:
     if remote.url in spoiled.silent:
         return replace(remote, error=spoiled.silent[remote.url])
     bad = {name for url, name in spoiled.objects if url == remote.url}
-    return replace(remote, objects={name: size for name, size in remote.objects.items() if name not in bad})
+    left = {name: size for name, size in remote.objects.items() if name not in bad}
+    return replace(remote, objects=left, spoiled=remote.spoiled | bad)
 
 
 def without_commits(remote: Remote, why: str) -> Remote:
     """A replica whose commits hold what was never computed."""
     commits = tuple(replace(each, manifest=None, problem=why) for each in remote.commits)
-    return replace(remote, commits=commits, overruled=())
+    spoiled = remote.spoiled | {each.name.object for each in commits}
+    return replace(remote, commits=commits, overruled=(), spoiled=spoiled)

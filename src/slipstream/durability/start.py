@@ -3,7 +3,8 @@
 A store that is plainly whole asks nobody: identity, catalog and lineage prove themselves, every layer does, every
 trace has a cover, and no replica was ever said to be ahead. Anything else looks at all replicas, and
 `recovery.decide` makes a plan of everything that is there. What turns out to be damaged while it is fetched is left
-out, and the plan is made again, until it succeeds or refuses. Each round leaves out something, so it ends.
+out, and the plan is made again, until it succeeds or refuses. Each round leaves out something, so it ends. Where a
+layer of the store itself turns out to be damaged, every byte of the store is read for the next plan.
 
 The claim comes first: what is brought has its incarnation. Where a replica knows of later incarnations than the store
 does (the store is new), a number above them all is claimed. The identity is written last, after the new incarnation has
@@ -16,13 +17,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 
 from slipstream.clock import Clock, SystemClock
+from slipstream.durability.board import PLACES, Progress, Replication, read_replication, write_replication
 from slipstream.durability.evidence import Local, Remote
 from slipstream.durability.inbox import PARALLEL, Spoiled, look
 from slipstream.durability.joining import Opener
@@ -32,11 +34,22 @@ from slipstream.durability.replica import Replica, shown
 from slipstream.durability.restore import Bringing, Unlike, carry_out, put_up_fences, without, without_commits
 from slipstream.durability.survey import highest_incarnation, survey
 from slipstream.durability.work import LayerWork, LocalWork
-from slipstream.errors import DamagedLineage, NotAReplica, OtherReplica, StoreNotEmpty, StoreVanished
+from slipstream.errors import (
+    DamagedLayer,
+    DamagedLineage,
+    NotAReplica,
+    OtherReplica,
+    StoreNotEmpty,
+    StoreVanished,
+)
 from slipstream.settings import Durability
 from slipstream.store import documents, layout
 from slipstream.store.lineage import Lineage, LineageWriter, read_lineage
+from slipstream.store.links import refuse_links
 from slipstream.store.store import Claim, Identity, Store, claim_number, claim_store
+
+Spoils = Mapping[str, frozenset[str]]
+"""By replica, the objects that are not what was written."""
 
 SLOW = 20e6
 """Bytes a second that a replica is taken to give where none was measured."""
@@ -116,6 +129,7 @@ def start(
         plan = decide(local, (), app=app, rebuild=rebuild)
         highest = highest_incarnation(local)
         whole = plainly_whole(local, plan)
+        spoiled: Spoils = {}
         if whole and not _outrun(durability.replicas, objects, plan.epoch, highest, parallel):
             claim = _above(claim, app, highest)
         else:
@@ -127,7 +141,7 @@ def start(
                 lazily=lazily,
                 parallel=parallel,
             )
-            claim, plan = _recovered(
+            claim, plan, spoiled = _recovered(
                 claim,
                 app,
                 durability,
@@ -141,12 +155,16 @@ def start(
         put_up_fences(claim, plan)
         brought = _brought(store, plan, claim.incarnation)
         if not plan.own:  # what an agent said of other lineage says nothing of this
-            claim.remove(layout.PROGRESS)
+            for name in PLACES:
+                claim.owned.remove(name)
+        if spoiled:
+            write_replication(claim.owned, _doubted(read_replication(store.disk), claim.incarnation, spoiled))
         writer = claim.begin(identity, plan.chain.lineage, plan.epoch, plan.upto, brought)
+        if plan.kind is Kind.START_EMPTY:  # nothing was ever called safe, whatever a replica comes to lose
+            write_replication(claim.owned, Replication(incarnation=claim.incarnation))
         if plan.kind is not Kind.GO_ON or documents.document_problems(store.disk, layout.FORMAT):
-            claim.check_ours()
-            store.write_identity(identity)
-        claim.remove(layout.RESTORING)
+            claim.write_identity(identity)
+        claim.owned.remove(layout.RESTORING)
     lineage = read_lineage(store.disk)
     if (lineage.broken, lineage.history.frontier) != (None, plan.epoch):
         claim.check_ours()  # a successor may have begun meanwhile
@@ -250,6 +268,7 @@ def plan_start(
 
 def _seen(store: Store, *, whole: bool = False) -> Local:
     """What is left of a store that nobody has claimed, if there is a folder at all."""
+    refuse_links(store.root)
     if not store.root.is_dir():
         return Local(str(store.root), copies={} if whole else None)
     return survey(store, whole=whole)
@@ -313,8 +332,8 @@ def _recovered(
     accept_loss: bool,
     rebuild: Collection[str],
     deep: bool,
-) -> tuple[Claim, Plan]:
-    """Decide with everything that is there, and carry it out."""
+) -> tuple[Claim, Plan, Spoils]:
+    """Decide with everything that is there, and carry it out; also what turned out to be spoiled on replicas."""
     store = claim.store
     spoiled: list[Spoiled] = []
     unlike: dict[str, str] = {}
@@ -341,11 +360,30 @@ def _recovered(
         claim = _above(claim, app, max([highest_incarnation(local), *(each.incarnation for each in remotes)]))
         try:
             carry_out(claim, plan, bringing)
-            return claim, plan
+            return claim, plan, {each.url: each.spoiled for each in remotes if each.spoiled}
         except Spoiled as found:
             spoiled.append(found)
         except Unlike as found:
             unlike |= dict.fromkeys(found.urls, str(found.error))
+        except DamagedLayer:  # of the store, and told to be on disk: others may be damaged too
+            if deep:
+                raise
+            deep = True
+
+
+def _doubted(known: Replication, incarnation: int, spoiled: Spoils) -> Replication:
+    """What is known of replicas, without what some of them do not hold after all."""
+    doubted = {
+        url: replace(
+            known.replicas.get(url, Progress()),
+            durable=0,
+            spoiled=tuple(sorted({*known.replicas.get(url, Progress()).spoiled, *names})),
+        )
+        for url, names in spoiled.items()
+    }
+    return replace(
+        known, replicas={**known.replicas, **doubted}, incarnation=known.incarnation or incarnation
+    )
 
 
 @contextmanager

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from slipstream.durability.board import Replication
+from slipstream.durability.board import PLACES, Replication, decode_replication
 from slipstream.durability.evidence import Layer, Local, Restoring
 from slipstream.durability.splice import Chain
 from slipstream.errors import DamagedDocument, DamagedLayer, NewerFormat, OlderFormat, SlipstreamError
 from slipstream.store import documents, layout
 from slipstream.store.catalog import Catalog, read_catalog
-from slipstream.store.disk import Disk
+from slipstream.store.disk import Disk, WritableDisk
 from slipstream.store.layers import valid
 from slipstream.store.lineage import read_lineage
 from slipstream.store.shapes import checked
@@ -110,16 +110,10 @@ def read_log(disk: Disk, number: int) -> bytes:
 
 def read_progress(disk: Disk) -> Replication | None:
     """What the agent said last: nothing if it never said anything, None if that cannot be read."""
-    raw = read_file(disk, layout.PROGRESS)
-    if raw is None:
+    there = [raw for name in PLACES if (raw := read_file(disk, name)) is not None]
+    if not there:
         return Replication()
-    found = documents.decode(raw)
-    if isinstance(found, str):
-        return None
-    try:
-        return Replication.decode(found)
-    except (KeyError, TypeError, AttributeError, ValueError):
-        return None
+    return next((found for raw in there if (found := decode_replication(raw)) is not None), None)
 
 
 def read_restoring(disk: Disk) -> Restoring | None:
@@ -135,7 +129,7 @@ def read_restoring(disk: Disk) -> Restoring | None:
         return Restoring(0, 0, "", "the note makes no sense")
 
 
-def write_restoring(disk: Disk, note: Restoring) -> None:
+def write_restoring(disk: WritableDisk, note: Restoring) -> None:
     disk.replace(layout.RESTORING, documents.encode(dict(vars(note))), flushed=True)
 
 

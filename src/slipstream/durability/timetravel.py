@@ -22,7 +22,7 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from slipstream.durability.newest import newest_epoch
-from slipstream.errors import HistoryLost, MissingLayer, UnknownEpoch
+from slipstream.errors import HistoryBegins, HistoryLost, MissingLayer, UnknownEpoch
 from slipstream.store.disk import Disk
 from slipstream.store.lineage import computed_frontier, read_base, read_history, read_lineage, read_stretch
 from slipstream.store.store import Store
@@ -37,6 +37,10 @@ def resolve_epoch(
     """The epoch that is asked for: a number, the last one computed at a timestamp, or the newest. traces: those that
     are to be read; all of them unless given.
     """
+    if isinstance(asked, bool) or not isinstance(asked, int | str | datetime | None):
+        raise UnknownEpoch(
+            f"{asked!r} is neither an epoch nor a time. Give a number, or a time such as 2026-01-31T12:00:00."
+        )
     if isinstance(asked, str) and asked.strip().lstrip("-").isdecimal():
         asked = int(asked)
     if isinstance(asked, int) and 0 <= asked <= computed_frontier(store.disk):
@@ -59,7 +63,8 @@ def resolve_epoch(
 
 
 def check_there(store: Store, view: str, as_of: int, since: int | None, *, base: bool) -> None:
-    """Raise `HistoryLost` where a past epoch of a view, or the updates after `since`, should be there and are not.
+    """Raise `HistoryLost` where a past epoch of a view, or the updates after `since`, should be there and are not, and
+    `HistoryBegins` for one before the view was added or computed anew.
     base: updates are made of what was there before them. What was let go is for the reader to say, and so is a present
     that is not whole.
     """
@@ -70,6 +75,8 @@ def check_there(store: Store, view: str, as_of: int, since: int | None, *, base:
             return
     history = read_lineage(store.disk).history
     frontier, asked = history.frontier, as_of if since is None else since
+    if asked < entry.since <= frontier:
+        raise HistoryBegins(view, asked, entry.since)
     kept = min(max(history.kept, entry.since), frontier)
     left = readable_from(names, frontier, Span.whole())
     if kept <= asked < left and _is_there(names, frontier, None, base=False):

@@ -27,6 +27,7 @@ import pyarrow as pa
 from slipstream.durability import checksum
 from slipstream.durability.manifest import Kept, Stored
 from slipstream.durability.pack import by_schema, decode_schema, encode_schema, pack, unpack
+from slipstream.permissions import make_folders
 from slipstream.store.disk import raise_named
 from slipstream.store.layout import SPOOL
 from slipstream.store.store import Store
@@ -204,7 +205,7 @@ class LocalScratch(LocalWork):
     def borrow(self, trace: str, name: LayerName) -> bool:
         """Have the store's copy of a layer here too, by a hard link; False if it has none."""
         own = self._store.root / trace / name.filename
-        own.parent.mkdir(parents=True, exist_ok=True)
+        make_folders(own.parent, self._store.root)
         try:
             if is_away(self._lender / trace / name.filename):
                 return False

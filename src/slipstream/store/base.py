@@ -117,8 +117,7 @@ def move_base(claim: Claim, writer: LineageWriter, sources: Mapping[str, Foldabl
         raise_named(error, claim.store.root)
         raise
     base = fold(history, app, places, summaries)
-    claim.check_ours()
-    write_base(claim.store.disk, base, history.base)
+    write_base(claim.owned, base, history.base)
     writer.rebase(base)
     return base
 

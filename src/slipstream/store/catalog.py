@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from slipstream.errors import DamagedDocument, UnknownView
-from slipstream.store.disk import Disk
+from slipstream.store.disk import Disk, WritableDisk
 from slipstream.store.documents import Body, read_document, write_document
 from slipstream.store.layout import CATALOG
 from slipstream.store.shapes import checked
@@ -138,5 +138,5 @@ def read_catalog(disk: Disk) -> Catalog | None:
     return None if body is None else Catalog.decode(body)
 
 
-def write_catalog(disk: Disk, catalog: Catalog) -> None:
+def write_catalog(disk: WritableDisk, catalog: Catalog) -> None:
     write_document(disk, CATALOG, catalog.encode())

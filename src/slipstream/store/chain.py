@@ -22,6 +22,7 @@ import xxhash
 
 START = "0" * 16
 _WIDTH = 16
+_ENCODER = json.JSONEncoder(separators=(",", ":"))
 
 End = Literal["whole", "torn", "hole"]
 
@@ -55,7 +56,7 @@ def follow(before: str, text: bytes) -> str:
 
 def encode(before: str, body: dict[str, Any]) -> tuple[str, bytes]:
     """A line's digest, and the line."""
-    text = json.dumps(body, separators=(",", ":")).encode()
+    text = _ENCODER.encode(body).encode()
     digest = follow(before, text)
     return digest, digest.encode() + b" " + text + b"\n"
 

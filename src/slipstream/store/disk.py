@@ -48,8 +48,13 @@ def modes(*, shared: bool) -> tuple[int, int]:
 
 
 def is_shared(path: Path) -> bool:
-    """Whether others than its owner may read a folder."""
-    return bool(stat.S_IMODE(path.stat().st_mode) & 0o077)
+    """Whether others than its owner may read a file, if it is there. Of a store, ask for a file that it made: its own
+    folder may have been there before.
+    """
+    try:
+        return bool(stat.S_IMODE(path.stat().st_mode) & 0o077)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
 
 
 class Lock(Protocol):
@@ -61,7 +66,7 @@ class Lock(Protocol):
 
 
 class Disk(Protocol):
-    """See the module's docstring. Names are relative to the store."""
+    """What everybody may do: see the module's docstring. Names are relative to the store."""
 
     @property
     def root(self) -> Path: ...
@@ -70,15 +75,20 @@ class Disk(Protocol):
     def exists(self, name: str) -> bool: ...
     def list(self, folder: str) -> list[str]: ...
     def create(self, name: str, body: bytes) -> bool: ...
-    def replace(self, name: str, body: bytes, *, flushed: bool) -> None: ...
     def append(self, name: str, body: bytes) -> None: ...
-    def truncate(self, name: str, size: int) -> None: ...
-    def remove(self, name: str) -> None: ...
     def make_folder(self, name: str) -> None: ...
     def flush(self, name: str) -> None: ...
     def flush_folder(self, name: str) -> None: ...
     def lock(self, name: str, holder: str, *, takeover: bool = False) -> Lock: ...
     def is_locked(self, name: str) -> bool: ...
+
+
+class WritableDisk(Disk, Protocol):
+    """What only the owner of a store may do as well: `owned` gives it to nobody else."""
+
+    def replace(self, name: str, body: bytes, *, flushed: bool) -> None: ...
+    def truncate(self, name: str, size: int) -> None: ...
+    def remove(self, name: str) -> None: ...
 
 
 class LocalDisk:
@@ -97,7 +107,8 @@ class LocalDisk:
         with self._named(), (self._root / name).open("rb") as file:
             if offset > os.fstat(file.fileno()).st_size:
                 return b""
-            file.seek(offset)
+            if offset:
+                file.seek(offset)
             return file.read(-1 if length is None else length)
 
     def size(self, name: str) -> int:
@@ -177,7 +188,7 @@ class LocalDisk:
     def remove(self, name: str) -> None:
         """Remove a file, if it is there. A folder in its place is nobody's, and is moved aside."""
         path = self._root / name
-        with self._named(), suppress(FileNotFoundError):
+        with suppress(FileNotFoundError), self._named():
             try:
                 path.unlink()
             except IsADirectoryError:

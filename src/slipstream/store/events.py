@@ -11,7 +11,7 @@ incarnation, event, the fields, and the traceback of an exception. A file that h
 tells its story without them.
 
 Nothing waits for an event to be written, and nothing fails because it cannot be: on a full disk events are counted, and
-the next one that can be written says how many are missing.
+the next one that can be written says how many are missing. A process that was succeeded goes on until the file is full.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ import json
 import logging
 from typing import Any
 
-from slipstream.errors import StoreTrouble
-from slipstream.store.disk import Disk
+from slipstream.errors import StoreTrouble, Superseded
+from slipstream.store.disk import Disk, WritableDisk
 from slipstream.store.layout import EVENTS
 
 LARGEST = 1 << 20
@@ -36,7 +36,7 @@ def fields(**said: Any) -> dict[str, dict[str, Any]]:
 class EventLog(logging.Handler):
     """Writes events to one file of a store."""
 
-    def __init__(self, disk: Disk, name: str, incarnation: int) -> None:
+    def __init__(self, disk: WritableDisk, name: str, incarnation: int) -> None:
         super().__init__(logging.INFO)
         self._disk, self._name, self._incarnation = disk, name, incarnation
         self._file = f"{EVENTS}/{name}.log"
@@ -46,7 +46,7 @@ class EventLog(logging.Handler):
         try:
             self._append(self._line(record))
             self._missing = 0
-        except (OSError, StoreTrouble):
+        except (OSError, StoreTrouble, Superseded):
             self._missing += 1
 
     def _line(self, record: logging.LogRecord) -> bytes:
@@ -76,7 +76,7 @@ class EventLog(logging.Handler):
                 self._disk.append(self._file, line)
 
 
-def log_events(disk: Disk, name: str, incarnation: int) -> EventLog:
+def log_events(disk: WritableDisk, name: str, incarnation: int) -> EventLog:
     """Have what is said under `slipstream.NAME` written to a store, from now on until `stop_logging`."""
     root, logger = logging.getLogger(_ROOT), logging.getLogger(f"{_ROOT}.{name}")
     if not root.handlers:

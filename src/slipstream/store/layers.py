@@ -12,7 +12,7 @@ from typing import Protocol
 
 import xxhash
 
-from slipstream.store.disk import Disk
+from slipstream.store.disk import WritableDisk
 from slipstream.store.layout import TRACES
 from slipstream.trace import Fence, LayerName, check_layer, layer_digest, list_all
 from slipstream.trace.naming import by_order
@@ -65,5 +65,5 @@ def combined(digests: Iterable[str]) -> str:
     return xxhash.xxh3_64_hexdigest("".join(sorted(digests)).encode())
 
 
-def remove_layer(disk: Disk, trace: str, name: LayerName) -> None:
+def remove_layer(disk: WritableDisk, trace: str, name: LayerName) -> None:
     disk.remove(f"{trace}/{name.filename}")

@@ -2,7 +2,7 @@
 
     format.json           the version of the layout, the app's name and its identity
     catalog.json          sources and views: what readers need to read a view's trace
-    copies/               a second copy of either of them
+    copies/               a second copy of either of them, and of what progress.json promises
     lock                  held by the running engine (flock: it falls with the process, however that ends)
     incarnations/N        created once, by the start that claimed number N; says so once N has begun
     lineage/N.log         the lineage log of incarnation N, a chain of checked lines
@@ -21,6 +21,8 @@ Names are relative to the store's root and use `/`. What comes from outside (a m
 """
 
 from __future__ import annotations
+
+from functools import lru_cache
 
 FORMAT = "format.json"
 CATALOG = "catalog.json"
@@ -62,6 +64,7 @@ def copy_of(name: str) -> str:
     return f"{COPIES}/{name}"
 
 
+@lru_cache(maxsize=1 << 10)
 def number_of(name: str) -> int | None:
     """The incarnation that a name is the number of, as it is written here; None for anything else."""
     plain = name.isascii() and name.isdigit() and len(name) <= _DIGITS

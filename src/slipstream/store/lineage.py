@@ -36,7 +36,7 @@ from dataclasses import dataclass, field, replace
 
 from slipstream.errors import DamagedLineage
 from slipstream.store import chain, documents
-from slipstream.store.disk import Disk
+from slipstream.store.disk import Disk, WritableDisk
 from slipstream.store.history import Base, Folding, History, Place
 from slipstream.store.layout import BASE, EARLIER_BASE, LINEAGE, lineage_log, log_number
 from slipstream.store.records import Began, Computed, Record, decode_record, encode_record, is_link
@@ -67,7 +67,7 @@ class LineageWriter:
     as it grows, and refuses a record that does not fit.
     """
 
-    def __init__(self, disk: Disk, incarnation: int, known: Lineage | None = None) -> None:
+    def __init__(self, disk: WritableDisk, incarnation: int, known: Lineage | None = None) -> None:
         self._disk, self._log = disk, lineage_log(incarnation)
         self._incarnation = incarnation
         self._digest = chain.START
@@ -408,14 +408,14 @@ def _end_of(raw: bytes, *, from_start: bool) -> tuple[int, bool, bool] | None:
     return None
 
 
-def write_base(disk: Disk, base: Base, before: Base | None = None) -> None:
+def write_base(disk: WritableDisk, base: Base, before: Base | None = None) -> None:
     """Put a base in place, and the one before it aside. A lost one costs reading and nothing else."""
     if before is not None and before.epoch:
         disk.replace(EARLIER_BASE, documents.encode(before.encode()), flushed=True)
     disk.replace(BASE, documents.encode(base.encode()), flushed=True)
 
 
-def forget_bases(disk: Disk) -> None:
+def forget_bases(disk: WritableDisk) -> None:
     """Remove the bases: for whoever puts other logs in the place of those that they stand on."""
     for name in (BASE, EARLIER_BASE):
         disk.remove(name)

@@ -8,7 +8,7 @@ finite, so that whoever computes with them, or seeks to them, meets nothing else
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from functools import cache
 from types import NoneType, UnionType
@@ -94,28 +94,26 @@ def _of_tuple(kinds: tuple[Any, ...]) -> Shape:
     return shape
 
 
-def _of_mapping(each: Shape) -> Shape:
+def _of_many(kinds: Any, parts: Callable[[Any], Iterable[tuple[Any, Any]]], place: str, each: Shape) -> Shape:
+    """Of a collection of one of some kinds, whose parts, with their places, are all of a shape."""
+
     def shape(value: Any) -> Wrong | None:
-        if not isinstance(value, Mapping):
+        if not isinstance(value, kinds):
             return "", value
-        for name, part in value.items():
+        for at, part in parts(value):
             if (wrong := each(part)) is not None:
-                return f".{name}{wrong[0]}", wrong[1]
+                return f"{place.format(at)}{wrong[0]}", wrong[1]
         return None
 
     return shape
+
+
+def _of_mapping(each: Shape) -> Shape:
+    return _of_many(Mapping, lambda value: value.items(), ".{}", each)
 
 
 def _of_list(each: Shape) -> Shape:
-    def shape(value: Any) -> Wrong | None:
-        if not isinstance(value, list | tuple):
-            return "", value
-        for i, part in enumerate(value):
-            if (wrong := each(part)) is not None:
-                return f"[{i}]{wrong[0]}", wrong[1]
-        return None
-
-    return shape
+    return _of_many((list, tuple), enumerate, "[{}]", each)
 
 
 def _int(value: Any) -> Wrong | None:

@@ -4,10 +4,11 @@ Readers need no lock and no engine: the lineage says how far the store is comput
 
 **Only the owner writes or deletes.** Each start takes the lock and claims the next incarnation with a create-if-absent.
 A process that was succeeded finds out when it asks (`Claim.superseded`), and it asks immediately before everything that
-cannot be taken back. What it does between asking and acting harms nobody either: it appends to a log of its own,
-past the line that its successor follows; it writes layers of its own incarnation, past the fence that its successor
-put up; and it removes layers of its own incarnation only, or such as it made superfluous by a merge. What a successor
-brings back from a replica has the successor's incarnation in its name, so that no predecessor can mean it.
+cannot be taken back: nothing is removed or replaced but through `owned`, which asks. What it does between asking and
+acting harms nobody either: it appends to a log of its own, past the line that its successor follows; it writes layers
+of its own incarnation, past the fence that its successor put up; and it removes layers of its own incarnation only, or
+such as it made superfluous by a merge. What a successor brings back from a replica has the successor's incarnation in
+its name, so that no predecessor can mean it.
 
 A second engine may *stand by*: it watches the store, writes nothing, and claims it the moment the lock falls.
 """
@@ -19,6 +20,7 @@ import os
 import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from slipstream.clock import Clock
@@ -34,12 +36,14 @@ from slipstream.errors import (
     StoreVanished,
     Superseded,
 )
-from slipstream.store import layout
+from slipstream.store import documents, layout
 from slipstream.store.catalog import Catalog, ViewEntry, read_catalog, write_catalog
-from slipstream.store.disk import Disk, LocalDisk, Lock
-from slipstream.store.documents import read_document, write_document
+from slipstream.store.disk import Disk, LocalDisk, Lock, WritableDisk
+from slipstream.store.documents import read_decoded, write_document
 from slipstream.store.layers import LayerFiles, LocalLayers, remove_layer, valid
 from slipstream.store.lineage import Lineage, LineageWriter, read_lineage
+from slipstream.store.links import refuse_links
+from slipstream.store.owned import Owned
 from slipstream.store.records import Began
 from slipstream.trace import Fence, LayerName
 
@@ -69,6 +73,21 @@ class Identity:
         return Identity(app, uuid.uuid4().hex)
 
 
+@lru_cache(maxsize=1 << 6)
+def _said(raw: bytes, name: str) -> tuple[int, Identity | None] | str:
+    """The format and the identity that a store's bytes say; a text if they say nothing. It is asked before every write
+    whose the store is, and is the same nearly always: so it is remembered.
+    """
+    match documents.decode(raw, name):
+        case str(problem):
+            return problem
+        case {"format": int(found), "app": str(app), "id": str(id)}:
+            return found, Identity(app, id)
+        case {"format": int(found)}:
+            return found, None
+    return 0, None
+
+
 @dataclass(frozen=True)
 class Store:
     """A store to read, whoever writes to it. owner: the identity of the app that works on it, where one does."""
@@ -78,15 +97,16 @@ class Store:
     owner: str | None = None
 
     @staticmethod
-    def at(path: str | Path) -> Store:
-        """Whatever is at a path, be it a store or not."""
+    def at(path: str | Path, *, shared: bool = False) -> Store:
+        """Whatever is at a path, be it a store or not. shared: others than its owner may read what is written there."""
         root = Path(path).absolute()
-        return Store(LocalDisk(root), LocalLayers(root))
+        return Store(LocalDisk(root, shared=shared), LocalLayers(root))
 
     @staticmethod
     def existing(path: str | Path) -> Store:
         """A store to read; an error where there is none."""
         store = Store.at(path)
+        refuse_links(store.root)
         if not store.root.is_dir() or store.identity() is None:
             raise NotAStore(str(path))
         return store
@@ -98,18 +118,18 @@ class Store:
     def identity(self) -> Identity | None:
         """Whose store it is; None where none was ever made, an error where it cannot be told."""
         try:
-            body = read_document(self.disk, layout.FORMAT)
+            said = read_decoded(self.disk, layout.FORMAT, _said)
         except DamagedDocument:
             self._refuse_first_format()
             raise
-        match body:
-            case None:
-                return None
-            case {"format": int(found)} if found > FORMAT:
-                raise NewerFormat(str(self.root), found, FORMAT)
-            case {"format": int(), "app": str(app), "id": str(id)}:
-                return Identity(app, id)
-        raise DamagedDocument(str(self.root), layout.FORMAT, f"{layout.FORMAT}: it says no app")
+        if said is None:
+            return None
+        found, identity = said
+        if found > FORMAT:
+            raise NewerFormat(str(self.root), found, FORMAT)
+        if identity is None:
+            raise DamagedDocument(str(self.root), layout.FORMAT, f"{layout.FORMAT}: it says no app")
+        return identity
 
     @property
     def name(self) -> str:
@@ -117,9 +137,6 @@ class Store:
         if known is None:
             raise NotAStore(str(self.root))
         return known.app
-
-    def write_identity(self, identity: Identity) -> None:
-        write_document(self.disk, layout.FORMAT, {"format": FORMAT, "app": identity.app, "id": identity.id})
 
     def catalog(self) -> Catalog:
         """Sources and views, as the last engine knew them; an empty one where none ever ran."""
@@ -149,6 +166,15 @@ class Store:
         except SlipstreamError:  # whose it is cannot be told
             return False
         return known is not None and known.id != self.owner
+
+    def owned_by(self, incarnation: int) -> Owned:
+        """The disk, for a process that works for an incarnation: for as long as that owns the store."""
+
+        def check() -> None:
+            if self.superseded(incarnation):
+                raise Superseded(str(self.root), incarnation)
+
+        return Owned(self.disk, check)
 
     def last_incarnation(self) -> int:
         """The highest incarnation that was claimed."""
@@ -215,10 +241,10 @@ class Claim:
         if self.superseded:
             raise Superseded(str(self.store.root), self.incarnation)
 
-    def remove(self, name: str) -> None:
-        """Remove a file of the store."""
-        self.check_ours()
-        self.store.disk.remove(name)
+    @property
+    def owned(self) -> Owned:
+        """The disk, for as long as this process owns the store."""
+        return Owned(self.store.disk, self.check_ours)
 
     def begin(
         self, identity: Identity, known: Lineage, after: int, upto: int, brought: Iterable[int] = ()
@@ -230,7 +256,7 @@ class Claim:
         follows = (known.incarnation, known.digest) if known.incarnation else None
         disk = self.store.disk
         told = known if after >= known.history.base.epoch else read_lineage(disk, whole=True)
-        lineage = LineageWriter(disk, self.incarnation, told)
+        lineage = LineageWriter(self.owned, self.incarnation, told)
         self.check_ours()
         if follows is not None:  # the line that this log names is on disk before the name is
             disk.flush(layout.lineage_log(known.incarnation))
@@ -244,7 +270,9 @@ class Claim:
                 brought=tuple(sorted(brought)),
             )
         )
-        disk.replace(layout.claim_of(self.incarnation), claim_body(identity.app, began=True), flushed=True)
+        self.owned.replace(
+            layout.claim_of(self.incarnation), claim_body(identity.app, began=True), flushed=True
+        )
         crash_point("store.after_begin")
         self.fence(after, self.store.traces())
         self._discard(lambda name: name.incarnation < self.incarnation and name.hi > after)
@@ -259,26 +287,31 @@ class Claim:
             disk.create(f"{trace}/{Fence(self.incarnation, after).filename}", b"")
             for old in self.store.layers.listed(trace)[1]:
                 if old.incarnation <= self.incarnation - FENCES:
-                    disk.remove(f"{trace}/{old.filename}")
+                    self.owned.remove(f"{trace}/{old.filename}")
 
     def discard_after(self, epoch: int) -> int:
         """Remove this incarnation's layers of epochs that were begun and never computed; how many there were."""
         return self._discard(lambda name: name.incarnation == self.incarnation and name.hi > epoch)
 
     def write_catalog(self, catalog: Catalog) -> None:
-        self.check_ours()
-        write_catalog(self.store.disk, catalog)
+        write_catalog(self.owned, catalog)
+
+    def write_identity(self, identity: Identity) -> None:
+        write_identity(self.owned, identity)
 
     def _discard(self, doomed: Callable[[LayerName], bool]) -> int:
         removed = 0
         for trace in self.store.traces():
             for name in self.store.layers.listed(trace)[0]:
                 if doomed(name):
-                    self.check_ours()
-                    remove_layer(self.store.disk, trace, name)
+                    remove_layer(self.owned, trace, name)
                     removed += 1
                     crash_point("store.in_discard")
         return removed
+
+
+def write_identity(disk: WritableDisk, identity: Identity) -> None:
+    write_document(disk, layout.FORMAT, {"format": FORMAT, "app": identity.app, "id": identity.id})
 
 
 def claim_store(store: Store, app: str, *, takeover: bool = False) -> Claim:
@@ -286,6 +319,7 @@ def claim_store(store: Store, app: str, *, takeover: bool = False) -> Claim:
     none; what is in it is not looked at, except for the name of its app.
     """
     disk = store.disk
+    refuse_links(store.root)
     if disk.exists(layout.FORMAT):
         _check_app(store, app)  # another's is left as it is
     disk.make_folder("")
@@ -327,13 +361,23 @@ def watch_store(store: Store) -> Claim:
     return Claim(store, 0, None)
 
 
-def await_claim(store: Store, app: str, waiting: Callable[[], bool], clock: Clock) -> Claim | None:
-    """Claim a store once its engine is gone. `waiting` is asked between attempts; None if it says no."""
+def await_claim(
+    store: Store,
+    app: str,
+    waiting: Callable[[], bool],
+    clock: Clock,
+    alone: Callable[[], bool] = lambda: False,
+) -> Claim | None:
+    """Claim a store once its engine is gone. `waiting` is asked between attempts; None if it says no.
+
+    A store that was there and is gone for now is not made anew: its engine waits for it to be put back. If it is known
+    that there is no engine (`alone`), this is a start like any other.
+    """
     lived = False
     while waiting():
         there = store.disk.exists(layout.FORMAT)
         lived = lived or there
-        if there or not lived:  # a store that was there and is gone for now is not made anew
+        if there or not lived or alone():
             try:
                 return claim_store(store, app)
             except StoreInUse:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from slipstream.durability.ahead import segments_of, tiles
+from slipstream.durability.ahead import covers, segments_of
 from slipstream.durability.manifest import Manifest, valid_commits
 from slipstream.durability.replica import Replica, checked_body
 from slipstream.durability.work import LocalWork
@@ -43,7 +43,7 @@ def lineage_on(url: str, to: Path) -> Lineage:
     """The lineage that is on a replica, whether a commit names it or not."""
     replica = Replica(url)
     (to / "lineage").mkdir(parents=True, exist_ok=True)
-    for log, tile in tiles(segments_of(replica.list("lineage"))).items():
+    for log, (tile, *_) in covers(segments_of(replica.list("lineage"))).items():
         body = b""
         for segment in tile:
             body += replica.get(segment.object)[len(body) - segment.start :]

@@ -71,7 +71,7 @@ class Pretend:
         store = self.claim.store
         if self.started is None:
             self.identity = store.identity() or Identity.new("pretend")
-            store.write_identity(self.identity)
+            self.claim.write_identity(self.identity)
             past = read_lineage(store.disk)
             self.epoch = self.after = past.history.frontier
             self.lineage = self.claim.begin(self.identity, past, self.epoch, self.epoch)

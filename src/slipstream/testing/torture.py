@@ -57,9 +57,8 @@ VIEWS = {
 APP = """
 import slipstream as sl
 
-settings = sl.Settings(broadcast=True)
 place = dict(store="store", replicas=["{replica}"])
-app = sl.App("torture", **place, master="local[2,4]", shards=2, history=None, settings=settings)
+app = sl.App("torture", **place, master="local[2,4]", shards=2, history=None)
 orders = "oid long, cid long, amount long"
 customers = "cid long, country string"
 app.source("orders", sl.files("orders", format="json", schema=orders, max_files_per_epoch=20))
@@ -67,9 +66,7 @@ app.source("customers", sl.files("customers", format="json", schema=customers, k
 for name, query in {views}.items():
     app.view(name, query)
 """
-"""Two cores, and up to four attempts of a task, so that Spark replaces a worker that was killed. Customers change
-seldom, so that a join has them broadcast for some epochs, and then not.
-"""
+"""Two cores, and up to four attempts of a task, so that Spark replaces a worker that was killed."""
 
 PATIENCE = 300.0
 CUSTOMERS = 40

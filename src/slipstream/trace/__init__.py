@@ -19,7 +19,6 @@ from slipstream.trace.naming import (
     Span,
     checked_trace,
     damaged,
-    hashes_within,
     places,
     shard_span,
 )
@@ -58,7 +57,6 @@ __all__ = [
     "epoch_layers",
     "equal",
     "group_rows",
-    "hashes_within",
     "history_reach",
     "is_away",
     "layer_digest",

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import pairwise
 
 from slipstream.errors import MissingLayer
@@ -52,21 +53,32 @@ def tile(
     names: Iterable[LayerName], first: int, last: int, span: Span, *, whole: bool = True, directory: str = ""
 ) -> list[Piece]:
     """The pieces that make up epochs `first` to `last`, oldest first; from logs only unless `whole`."""
-    if last < first:
-        return []
+    return [*_tile(tuple(names), first, last, span, whole, directory)] if first <= last else []
+
+
+@lru_cache(maxsize=1 << 10)
+def _tile(
+    names: tuple[LayerName, ...], first: int, last: int, span: Span, whole: bool, directory: str
+) -> tuple[Piece, ...]:
+    """`tile`, remembered: traces that grow together have layers of the same names, and are asked for one after
+    another.
+    """
+    start, stop = span.start, span.stop
     wanted = [
-        n for n in names if n.lo <= last and n.hi >= first and n.span.touches(span) and (whole or n.is_log)
+        n
+        for n in names
+        if n.lo <= last and n.hi >= first and n.start < stop and start < n.stop and (whole or n.is_log)
     ]
+    if all(n.start <= start and stop <= n.stop for n in wanted):  # one strip, and nothing to be joined
+        return tuple(_chain(_newest_incarnations(wanted), first, last, span, whole, directory)[::-1])
     by_span: dict[Span, list[LayerName]] = {}
     for name in wanted:
         by_span.setdefault(name.span, []).append(name)
-    if all(owner.contains(span) for owner in by_span):  # one strip, and nothing to be joined
-        return _chain(_newest_incarnations(wanted), first, last, span, whole, directory)[::-1]
     pieces: list[Piece] = []
     for strip in strips(by_span, span):
         present = [name for owner, held in by_span.items() if owner.contains(strip) for name in held]
         pieces += _chain(_newest_incarnations(present), first, last, strip, whole, directory)
-    return _joined(pieces)
+    return tuple(_joined(pieces))
 
 
 def strips(spans: Iterable[Span], span: Span) -> list[Span]:

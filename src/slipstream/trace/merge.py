@@ -27,11 +27,12 @@ import pyarrow as pa
 
 from slipstream.crashing import crash_point, crash_points
 from slipstream.errors import BadLayer
+from slipstream.permissions import make_folders
 from slipstream.trace import rows as _rows
 from slipstream.trace.cover import Piece, tile
 from slipstream.trace.flush import flush, flush_folder
 from slipstream.trace.layer import list_layers, open_layer
-from slipstream.trace.naming import LayerName
+from slipstream.trace.naming import LayerName, store_of
 from slipstream.trace.placing import clear_abandoned
 from slipstream.trace.policy import LayerStat, Merge, Pack, Remove, Upkeep, plan_upkeep
 from slipstream.trace.scan import OpenPiece, chunk_rows, chunks, gather
@@ -68,7 +69,7 @@ def as_flat(directory: Path, name: LayerName, to: Path, hi: int) -> int:
     table = pa.Table.from_batches([part.batch for part in layer.parts], layer.schema).combine_chunks()
     bag = _rows.is_bag(layer.schema)
     table = _rows.consolidate(table) if bag else _rows.collapse_keyed(table, keep_tombstones=False)
-    to.mkdir(parents=True, exist_ok=True)
+    make_folders(to, store_of(to))
     output = replace(name, lo=1, hi=hi, kind="log" if hi == 1 else "flat")
     return write_layer(to, output, layer.schema, table_batches(table), flushed=True)
 

@@ -102,12 +102,6 @@ def place_of(h: int) -> int:
     return (h >> _SHIFT) + _HALF
 
 
-def hashes_within(span: Span, hashes: Ints) -> Ints:
-    """Hashes with places in a span, made of any: the same of the same."""
-    inside = span.start + places(hashes) % span.width
-    return ((inside - _HALF) << _SHIFT) | (hashes & ((1 << _SHIFT) - 1))
-
-
 def shard_span(shard: int, shards: int) -> Span:
     """The span that shard number `shard` of `shards` owns."""
     if not 0 <= shard < shards <= PLACES:
@@ -127,9 +121,16 @@ def trace_of(directory: Path) -> str:
     return "/".join(os.fspath(directory).rsplit("/", 2)[-2:])
 
 
+def store_of(directory: Path) -> Path:
+    """The folder of the store that a trace's folder (`traces/VIEW/TRACE`) is in."""
+    return directory.parents[min(2, len(directory.parents) - 1)]
+
+
 def damaged(path: Path, problem: str) -> DamagedLayer:
     """The error of a layer's file that is not what was written."""
-    return DamagedLayer("/".join(path.parent.parts[-3:]), LayerName.parse(path.name), problem)
+    name = LayerName.parse(path.name)
+    assert name is not None, path
+    return DamagedLayer("/".join(path.parent.parts[-3:]), name, problem)
 
 
 @dataclass(frozen=True, order=True)
@@ -152,20 +153,28 @@ class LayerName:
             raise ValueError(f"incarnations count from 0, got {self.incarnation}")
         _ = self.span
 
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        """Of numbers alone, so that it is the same in every process."""
+        return hash((self.incarnation, self.lo, self.hi, self.start, self.stop))
+
     @cached_property
     def span(self) -> Span:
         return Span(self.start, self.stop)
 
-    @property
+    @cached_property
     def single(self) -> bool:
         return self.lo == self.hi
 
-    @property
+    @cached_property
     def is_flat(self) -> bool:
         """Can stand for its whole range of epochs unfiltered and without history."""
         return self.kind == "flat" or self.single
 
-    @property
+    @cached_property
     def is_log(self) -> bool:
         """Holds every update of its range of epochs."""
         return self.kind == "log" or self.single
@@ -201,12 +210,17 @@ class Fence:
     @staticmethod
     def parse(filename: str) -> Fence | None:
         """The fence that a file is, or None if it is something else."""
-        found = _FENCE.fullmatch(filename)
-        return None if found is None else Fence(int(found[1]), int(found[2]))
+        return _parse_fence(filename)
 
     def bars(self, name: LayerName) -> bool:
         """Whether a layer was written past this fence by somebody who had been succeeded."""
         return name.incarnation < self.incarnation and name.hi > self.after
+
+
+@lru_cache(maxsize=1 << 16)
+def _parse_fence(filename: str) -> Fence | None:
+    found = _FENCE.fullmatch(filename)
+    return None if found is None else Fence(int(found[1]), int(found[2]))
 
 
 @lru_cache(maxsize=1 << 16)

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from slipstream.crashing import crash_point, crash_points
+from slipstream.permissions import file_mode
 from slipstream.trace.flush import flush, flush_folder
 
 _BUFFER = 1 << 16
@@ -37,7 +38,7 @@ def placed(path: Path, *, flushed: bool = False, mode: int | None = None) -> Ite
     """
     folder, _, name = os.fspath(path).rpartition("/")
     folder = folder or "."
-    allowed = os.stat(folder).st_mode & 0o666 if mode is None else mode  # noqa: PTH116 (half the time of Path.stat)
+    allowed = file_mode(folder) if mode is None else mode
     temporary, handle = _locked(folder, name, allowed)
     try:
         with os.fdopen(handle, "wb", _BUFFER) as file:

@@ -25,6 +25,7 @@ of it is removed. Layers that reach past `computed` are never touched.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -140,8 +141,10 @@ def current_spans(names: Sequence[LayerName]) -> list[Span]:
     if not names:
         return []
     newest = max(name.hi for name in names)
-    spans = sorted({name.span for name in names if name.hi == newest})
     everything = {name.span for name in names}
+    if len(everything) == 1:
+        return [*everything]
+    spans = sorted({name.span for name in names if name.hi == newest})
     apart = all(a.stop <= b.start for a, b in pairwise(spans))
     if apart and all(_inside(span, spans) for span in everything):
         return spans
@@ -159,10 +162,11 @@ def _stretches(pieces: Sequence[Piece], span: Span) -> list[_Stretch]:
         joints = firsts if joints is None else joints & firsts
     starts = sorted(joints or set())
     ends = [*(start - 1 for start in starts[1:]), max(piece.last for piece in pieces)]
-    return [
-        _Stretch(lo, hi, tuple(piece for piece in pieces if lo <= piece.first <= hi))
-        for lo, hi in zip(starts, ends, strict=True)
-    ]
+    inside: list[list[Piece]] = [[] for _ in starts]
+    for piece in pieces:
+        if (at := bisect_right(starts, piece.first)) > 0:
+            inside[at - 1].append(piece)
+    return [_Stretch(lo, hi, tuple(held)) for lo, hi, held in zip(starts, ends, inside, strict=True)]
 
 
 def _segments(stretches: list[_Stretch], barriers: frozenset[int]) -> list[list[_Stretch]]:
@@ -200,4 +204,7 @@ def _joined(group: list[_Stretch], span: Span, kind: Kind) -> tuple[tuple[LayerN
 
 def _inside(span: Span, handled: Iterable[Span]) -> bool:
     """Every place of `span` is in one of `handled`."""
-    return sum(overlap.width for other in handled if (overlap := span.overlap(other))) == span.width
+    held = sum(
+        min(span.stop, each.stop) - max(span.start, each.start) for each in handled if span.touches(each)
+    )
+    return held == span.width

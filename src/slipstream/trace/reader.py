@@ -9,8 +9,8 @@ of epochs up to `t` add up to; a *keyed* trace holds for each key its version of
 `t`, unless that is a tombstone (`diff` 0). Of what it holds, changes have only what is shown (`diff` 1).
 
 The cost of `newest`, `matches`, `heads` and `head` follows what is asked for and the number of layers, not the size
-of the trace. `snapshot` reads everything, a bounded amount at a time. `changes` needs the log and reads the
-stretch asked for at once.
+of the trace. `snapshot` reads everything, a bounded amount at a time. `owed` reads two columns of everything, and the
+others where rows were taken away. `changes` needs the log and reads the stretch asked for at once.
 """
 
 from __future__ import annotations
@@ -177,6 +177,22 @@ class TraceReader:
             if table.num_rows:
                 yield table.select(shown)
 
+    def owed(self) -> int:
+        """How many rows were taken away from a bag that it has not had yet; of a keyed trace, how many keys owe."""
+        total = 0
+        for taken in chunks(self._pieces, chunk_rows(self._pieces)):
+            signs = gather(taken, ["h", "epoch", "diff"])
+            hashes = _rows.integers(signs, "h")
+            negative = np.unique(hashes[_rows.integers(signs, "diff") < 0])
+            if len(negative) == 0:
+                continue
+            touched = np.flatnonzero(np.isin(hashes, negative))
+            table = gather(taken, self.schema.names).take(pa.array(touched)).combine_chunks()
+            bag = _rows.is_bag(self.schema)
+            held = _rows.consolidate(table) if bag else _rows.collapse_keyed(table, keep_tombstones=False)
+            total -= int(np.minimum(_rows.integers(held, "diff"), 0).sum())
+        return total
+
     def changes(self, since: int, until: int) -> pa.Table:
         """The updates of the epochs after `since` up to `until`, in the order of epochs.
 
@@ -193,6 +209,10 @@ class TraceReader:
             table = self._differences(table, since, until)
         epochs = _rows.integers(table, "epoch")
         return table.select(shown).take(pa.array(np.argsort(epochs, kind="stable")))
+
+    def versions(self, since: int, until: int) -> tuple[TraceReader, pa.Table]:
+        """A keyed trace as it was before the epochs after `since` up to `until`, and every version of theirs."""
+        return self._base(since, until), self.log(since, until, self.schema.names)
 
     def log(self, since: int, until: int, columns: Sequence[str]) -> pa.Table:
         """Some columns of every stored update of the epochs after `since` up to `until`, in no particular order."""

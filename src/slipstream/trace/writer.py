@@ -13,8 +13,9 @@ import numpy as np
 import pyarrow as pa
 
 from slipstream.errors import BadLayer
+from slipstream.permissions import make_folders
 from slipstream.trace import rows as _rows
-from slipstream.trace.naming import LayerName, Span
+from slipstream.trace.naming import LayerName, Span, store_of
 from slipstream.trace.sealing import table_batches, write_layer
 
 
@@ -23,7 +24,7 @@ class TraceWriter:
 
     def __init__(self, directory: Path, incarnation: int) -> None:
         self.directory, self.incarnation = Path(directory), incarnation
-        self.directory.mkdir(parents=True, exist_ok=True)
+        make_folders(self.directory, store_of(self.directory))
 
     def write(self, epoch: int, span: Span, table: pa.Table, *, is_sorted: bool = False) -> int:
         """Write the updates of an epoch within a span and return the layer's size in bytes.

@@ -33,6 +33,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 from typing import Protocol
 
 from slipstream.clock import Clock, SystemClock
@@ -49,12 +50,14 @@ from slipstream.durability.replica import Replica, shown
 from slipstream.durability.work import LayerWork, LocalWork
 from slipstream.store.disk import is_shared
 from slipstream.store.events import fields, log_events
-from slipstream.store.layout import AWAY, SPOOL
+from slipstream.store.layout import AWAY, FORMAT, SPOOL
 from slipstream.store.store import Identity, Store
 from slipstream.trace import LayerName
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
 _STEADY = 60.0  # seconds after which an agent that ends is started again at once
+_NICENESS = 10
+_AUTOGROUP = Path("/proc/self/autogroup")
 _LOG = logging.getLogger("slipstream.engine")
 
 
@@ -281,10 +284,11 @@ def board_of(charge: Charge, store: Store, clock: Clock) -> Board:
 
 def main() -> None:
     """Read words until there are no more; of several that wait, only the last counts."""
-    os.nice(10)
+    _step_aside()
     charge = Charge.decode(sys.stdin.readline())
-    store, clock = replace(Store.at(charge.root), owner=charge.id or None), SystemClock()
-    log_events(store.disk, "agent", charge.incarnation)
+    clock, shared = SystemClock(), is_shared(Path(charge.root) / FORMAT)
+    store = replace(Store.at(charge.root, shared=shared), owner=charge.id or None)
+    log_events(store.owned_by(charge.incarnation), "agent", charge.incarnation)
     logging.getLogger("slipstream.agent").info("the agent begins", extra=fields(process=os.getpid()))
     shutil.rmtree(store.root / SPOOL, ignore_errors=True)
     board = board_of(charge, store, clock)
@@ -296,7 +300,7 @@ def main() -> None:
         clock=clock,
         work=work,
         heal=partial(_heal, charge, store, work),
-        objects=partial(Replica, shared=is_shared(store.root)),
+        objects=partial(Replica, shared=shared),
     )
     if store.disk.exists(AWAY):
         from slipstream.durability.homecoming import Homecoming
@@ -306,6 +310,15 @@ def main() -> None:
     run_in_threads(turns, board, clock, os._exit)
     _listen(sys.stdin, board)
     os._exit(0)  # the engine is gone: nothing in hand is worth finishing
+
+
+def _step_aside() -> None:
+    """Take the cores that the engine leaves. Linux weighs sessions against each other before it looks at the niceness
+    of their processes (`man 7 sched`, autogroups), and the agent has a session of its own, which steps aside too.
+    """
+    os.nice(_NICENESS)
+    with suppress(OSError):  # no such thing on this system
+        _AUTOGROUP.write_text(str(_NICENESS))
 
 
 def _heal(charge: Charge, store: Store, work: LayerWork, trace: str, name: LayerName) -> bool:

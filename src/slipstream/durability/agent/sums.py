@@ -126,7 +126,7 @@ class _SumsLog:
     """Appends to the log of one incarnation. epoch, totals: what its last line says."""
 
     def __init__(self, store: Store, incarnation: int, epoch: int, totals: dict[str, int]) -> None:
-        self._disk, self._file = store.disk, sums_log(incarnation)
+        self._disk, self._file = store.owned_by(incarnation), sums_log(incarnation)
         self.epoch, self.totals = epoch, totals
         self._digest, self._size = chain.START, 0
 
@@ -144,14 +144,14 @@ class _SumsLog:
                 log = _SumsLog(store, incarnation, *last)
                 log._digest, log._size = found.digest, found.lines[-1].end
                 if found.end != "whole":
-                    store.disk.truncate(file, log._size)
+                    log._disk.truncate(file, log._size)
                 return log
         log = _SumsLog(store, incarnation, after, known.get(after, {}))
         log._begin()
         for name in store.disk.list(SUMS):
             number = log_number(name)
             if number is not None and number <= incarnation - _LOGS_KEPT:
-                store.disk.remove(f"{SUMS}/{name}")
+                log._disk.remove(f"{SUMS}/{name}")
         return log
 
     def append(self, epoch: int, totals: dict[str, int]) -> None:

@@ -23,7 +23,7 @@ from slipstream.crashing import crash_point
 from slipstream.durability.board import Board, Progress, Told, Word
 from slipstream.durability.healing import AGAIN_AFTER, Healing
 from slipstream.durability.work import LayerWork
-from slipstream.errors import DamagedLayer, Superseded
+from slipstream.errors import DamagedLayer
 from slipstream.store.layers import remove_layer
 from slipstream.store.layout import AWAY, lineage_log
 from slipstream.store.store import Store
@@ -50,6 +50,7 @@ class Upkeep:
         healing: Healing,
     ) -> None:
         self._store, self._incarnation, self._urls = store, incarnation, urls
+        self._owned = store.owned_by(incarnation)
         self._board, self._work, self._healing = board, work, healing
         self._done: Told | None = None
         self._flushed: set[tuple[str, LayerName]] = set()
@@ -58,7 +59,7 @@ class Upkeep:
         told = self._board.told
         if told is None or (told == self._done and not self._healing.waiting):
             return _IDLE
-        self._check_ours()
+        self._owned.check()
         tended = [self._tend(trace, told.word) for trace in self._store.traces()]
         quiet = all(tended)
         self._healing.look_again()
@@ -92,7 +93,7 @@ class Upkeep:
         for step in plan:
             if not isinstance(step, Remove):
                 crash_point("upkeep.before_merge")
-                self._check_ours()
+                self._owned.check()
                 self._work.merge(trace, step)
                 self._flushed.add((trace, step.output))
                 made = True
@@ -106,8 +107,7 @@ class Upkeep:
             self._store.disk.flush(lineage_log(self._incarnation))
         for name in doomed:
             crash_point("upkeep.before_remove")
-            self._check_ours()
-            remove_layer(self._store.disk, trace, name)
+            remove_layer(self._owned, trace, name)
             self._flushed.discard((trace, name))
             crash_point("upkeep.after_remove")
         if made:
@@ -141,10 +141,6 @@ class Upkeep:
 
     def _ours(self) -> bool:
         return not self._store.superseded(self._incarnation)
-
-    def _check_ours(self) -> None:
-        if not self._ours():
-            raise Superseded(str(self._store.root), self._incarnation)
 
 
 def _lacking(size: int, known: Progress) -> Progress:

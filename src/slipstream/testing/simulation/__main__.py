@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import gc
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -37,6 +38,7 @@ def main() -> int:
     seed = int(time.time()) * 1000 if asked.seed is None else asked.seed
     if asked.jobs > 1:
         return _shared(asked.jobs, asked.seconds, asked.histories, seed)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # ends this command, and is nothing that engines shield from
     gc.freeze()  # what is imported stays: it is not to be looked through again and again
     gc.set_threshold(50_000, 20, 20)
     campaign = Campaign(seed)

@@ -139,7 +139,8 @@ class Books:
             process.since = self._disk.scheduler.now
         process.incarnation = max(process.incarnation, number)
         with self._disk.quietly():
-            self.owner = max(int(name) for name in self._disk.list("incarnations") if name.isdigit())
+            there = (int(name) for name in self._disk.list("incarnations") if name.isdigit())
+            self.owner = max(there, default=number)  # its own claim may be damaged already
 
     def _lineage(self, what: str, log: int, body: bytes) -> None:
         for line in body.splitlines():

@@ -32,6 +32,7 @@ from slipstream.testing.simulation.scheduler import Process, Scheduler
 BLOCK = 64
 _QUICK, _SLOW = 0.0005, 0.02
 _SLOW_SHARE = 0.02
+_WHEN_SLOW = _SLOW / _SLOW_SHARE
 _IN_ROWS = (
     0.8  # the share of damage to layers that is in their rows: most of what they are, if not of the model's
 )
@@ -97,6 +98,8 @@ class SimulatedDisk:
 
     def size(self, name: str) -> int:
         self._pass()
+        if isinstance(self._find(name), Folder):
+            return BLOCK
         return len(self._file(name).data)
 
     def exists(self, name: str) -> bool:
@@ -211,10 +214,13 @@ class SimulatedDisk:
     def flush_folder(self, name: str) -> None:
         self._pass()
         found = self._find(name)
-        if not isinstance(found, Folder):
+        if found is None:
             self._named()
             raise FileNotFoundError(name)
-        found.flush()
+        if isinstance(found, File):  # in the place of a folder
+            found.flushed = found.data
+        else:
+            found.flush()
         if not name:
             self._mount.flush()
 
@@ -315,12 +321,12 @@ class SimulatedDisk:
     def _pass(self) -> None:
         if not self.scheduler.quiet:
             drawn = self._draw()
-            self.scheduler.point(drawn * (_SLOW / _SLOW_SHARE if drawn < _SLOW_SHARE else _QUICK))
+            self.scheduler.point(drawn * (_WHEN_SLOW if drawn < _SLOW_SHARE else _QUICK))
 
     def _find(self, name: str) -> File | Folder | None:
         at: File | Folder | None = self._mount.entries.get(self._name)
         for part in _parts(name):
-            if not isinstance(at, Folder):
+            if type(at) is not Folder:
                 return None
             at = at.entries.get(part)
         return at

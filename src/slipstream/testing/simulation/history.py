@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import builtins
 import logging
+import os
 import traceback
 import uuid
 from collections.abc import Iterator, Mapping
@@ -25,7 +26,7 @@ from slipstream.testing.simulation.world import Told, World, named
 
 _READ_EVERY = 1.0
 _SETTLES_WITHIN = 1800.0
-_SHOWN_FOR = 120.0  # seconds after which somebody does something about an error
+_SHOWN_FOR = 75.0  # seconds after which somebody does something about an error; the agent looks every 30 s
 
 
 @dataclass(frozen=True)
@@ -82,8 +83,8 @@ def _live(world: World) -> None:
         books.read(strictly=not books.harms and not books.ever_harmed)
     if _settle(world) and world.plan.proof and not books.harmed_buckets:
         world.lose_everything_local()
-        if _settle(world):
-            books.read(strictly=True)
+        if _settle(world):  # without a replica, what was damaged before stays so
+            books.read(strictly=bool(world.plan.urls) or "damage" not in books.ever_harmed)
 
 
 def _settle(world: World) -> bool:
@@ -122,14 +123,21 @@ def _raw(shown: Mapping[str, str]) -> bool:
 
 @contextmanager
 def _changed(seed: int) -> Iterator[None]:
-    """Have tokens come from the seed, and a store soon old enough for a base."""
+    """Have tokens come from the seed, and a store soon old enough for a base. What is written is the same in every
+    process, to the byte.
+    """
     chance = Random(seed)
 
     def token() -> uuid.UUID:
         return uuid.UUID(int=chance.getrandbits(128), version=4)
 
     with ExitStack() as stack:
-        for where, name, value in ((uuid, "uuid4", token), (histories, "EVERY", 3), (base, "BEHIND", 2)):
+        for where, name, value in (
+            (uuid, "uuid4", token),
+            (os, "getpid", lambda: 1),
+            (histories, "EVERY", 3),
+            (base, "BEHIND", 2),
+        ):
             stack.callback(setattr, where, name, getattr(where, name))
             setattr(where, name, value)
         yield

@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 
 import pyarrow as pa
@@ -82,6 +82,16 @@ def _opened(raw: bytes) -> tuple[str, str, str, tuple[Row, ...], str | None]:
     return said["layer"], said["trace"], digest.decode(), rows, None
 
 
+@lru_cache(maxsize=1 << 12)
+def _sorted_out(entries: tuple[str, ...]) -> tuple[tuple[LayerName, ...], tuple[Fence, ...]]:
+    """The layers and the fences among the names in a folder."""
+    names = (LayerName.parse(entry) for entry in entries)
+    fences = (Fence.parse(entry) for entry in entries)
+    return tuple(name for name in names if name is not None), tuple(
+        fence for fence in fences if fence is not None
+    )
+
+
 def look(raw: bytes, trace: str, name: LayerName, *, deep: bool) -> tuple[str, tuple[Row, ...], str | None]:
     """A layer's digest, its rows, and what is wrong with it."""
     try:
@@ -104,10 +114,8 @@ class ModelLayers:
         return [f"{TRACES}/{view}/{trace}" for view in views for trace in self._disk.list(f"{TRACES}/{view}")]
 
     def listed(self, trace: str) -> tuple[list[LayerName], list[Fence]]:
-        entries = self._disk.list(trace)
-        names = [name for entry in entries if (name := LayerName.parse(entry)) is not None]
-        fences = [fence for entry in entries if (fence := Fence.parse(entry)) is not None]
-        return names, fences
+        names, fences = _sorted_out(tuple(self._disk.list(trace)))
+        return [*names], [*fences]
 
     def problem(self, trace: str, name: LayerName, *, deep: bool) -> str | None:
         return look(self._read(trace, name), trace, name, deep=deep)[2]
@@ -254,13 +262,18 @@ class ModelWork:
         pass
 
     def change_sum(self, trace: str, since: int, until: int) -> int:
-        names = valid(*self._layers.listed(trace))
-        try:
-            pieces = tile(names, since + 1, until, Span.whole(), whole=False, directory=trace)
-        except MissingLayer:
-            reach = history_reach(names, until, Span.whole())
-            raise HistoryForgotten(trace, since, until, reach) from None
-        return sum(hash_of(row) * diff for row, _, diff in self._layers.taken(trace, pieces)) % _MODULUS
+        """As `TraceReader.log` does: listed again if a merger was quicker."""
+        for _ in range(_ATTEMPTS):
+            names = valid(*self._layers.listed(trace))
+            try:
+                pieces = tile(names, since + 1, until, Span.whole(), whole=False, directory=trace)
+            except MissingLayer:
+                reach = history_reach(names, until, Span.whole())
+                raise HistoryForgotten(trace, since, until, reach) from None
+            with suppress(FileNotFoundError):
+                rows = self._layers.taken(trace, pieces)
+                return sum(hash_of(row) * diff for row, _, diff in rows) % _MODULUS
+        raise MissingLayer(trace, since + 1, until, 0, 1)
 
     def state_sum(self, trace: str, epoch: int) -> int:
         contents = self._layers.contents(trace, epoch)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from slipstream.cli import watchover
 from slipstream.cli.heartbeat import Beat
@@ -99,6 +100,8 @@ class ModelJob:
     def explained(self, given: Given, error: Exception) -> Exception:
         return error
 
+    def cancel(self) -> None: ...
+
     def learn(self, cut: Cut, rows: int) -> None:
         pass
 
@@ -122,8 +125,15 @@ class Starting:
     accept_loss: bool = False
 
 
-def engine(world: World, site: Site, starting: Starting, beats: dict[int, Beat], number: int) -> None:
-    """The body of an engine's process."""
+def engine(
+    world: World,
+    site: Site,
+    starting: Starting,
+    beats: dict[int, Beat],
+    number: int,
+    alone: Callable[[], bool] = lambda: False,
+) -> None:
+    """The body of an engine's process. alone: what its supervisor tells a standby."""
     scheduler = world.scheduler
     count = 0
 
@@ -140,7 +150,7 @@ def engine(world: World, site: Site, starting: Starting, beats: dict[int, Beat],
             beat("standby")
             return True
 
-        claim = await_claim(store, site.app, waiting, _Patient(scheduler))
+        claim = await_claim(store, site.app, waiting, _Patient(scheduler), alone)
         assert claim is not None
     else:
         claim = claim_store(store, site.app, takeover=starting.takeover)
@@ -207,6 +217,7 @@ class Supervisor:
         self._engines: dict[int, Process] = {}
         self._beats: dict[int, Beat] = {}
         self._watch, self._first = watchover.began(watchover.Policy(standby=world.plan.standby))
+        self._promoted: set[int] = set()
         self._left = False
 
     def run(self) -> None:
@@ -236,9 +247,12 @@ class Supervisor:
                 case watchover.Start(number=number, standby=standby, first=first):
                     asked = self._starting
                     starting = Starting(asked.takeover and first, standby, asked.accept_loss and first)
-                    self._engines[number] = start_engine(self._world, starting, self._beats, number)
+                    alone = partial(self._promoted.__contains__, number)
+                    self._engines[number] = start_engine(self._world, starting, self._beats, number, alone)
                 case watchover.Kill(number=number):
                     self._world.scheduler.kill(self._engines[number])
+                case watchover.Promote(number=number):
+                    self._promoted.add(number)
                 case watchover.Say(text=text):
                     self._world.tell(f"supervisor: {text}")
                 case watchover.Leave():
@@ -252,9 +266,11 @@ class Supervisor:
             self._world.scheduler.kill(engine, -15)
 
 
-def start_engine(world: World, starting: Starting, beats: dict[int, Beat], number: int) -> Process:
+def start_engine(
+    world: World, starting: Starting, beats: dict[int, Beat], number: int, alone: Callable[[], bool]
+) -> Process:
     process = world.scheduler.start(
-        f"engine {world.numbers('engine')}", lambda: engine(world, world.site, starting, beats, number)
+        f"engine {world.numbers('engine')}", lambda: engine(world, world.site, starting, beats, number, alone)
     )
     how = [name for name in ("takeover", "standby", "accept_loss") if getattr(starting, name)]
     world.tell(f"{process.name} starts{' with ' + ', '.join(how) if how else ''}")

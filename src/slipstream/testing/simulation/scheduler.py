@@ -18,6 +18,7 @@ what they were doing.
 from __future__ import annotations
 
 import heapq
+import math
 import random
 import threading
 from collections.abc import Callable, Iterator
@@ -225,33 +226,36 @@ class Scheduler:
     def run(self, until: Callable[[], bool], deadline: float) -> bool:
         """Let time pass until something holds (looked at between turns), or up to a time; whether it holds."""
         self._deadline = deadline
+        queue, alarms = self._queue, self._alarms
         while not until():
             if self.failure is not None:
                 return False
             if self.points >= self._next_interruption:
                 self._interrupted()
                 continue
-            alarm = self._alarms[0][0] if self._alarms else None
-            due = self._queue[0][0] if self._queue else None
-            if alarm is not None and (due is None or alarm <= due):
-                if alarm > deadline:
+            due = queue[0][0] if queue else math.inf
+            if alarms and alarms[0][0] <= due:
+                if alarms[0][0] > deadline:
                     break
-                self.now = max(self.now, alarm)
-                heapq.heappop(self._alarms)[2]()
+                self.now = max(self.now, alarms[0][0])
+                heapq.heappop(alarms)[2]()
                 continue
-            if due is None or due > deadline:
+            if due > deadline:
                 break
-            when, turn, thread = heapq.heappop(self._queue)
-            if thread.dead or turn != thread.turn or not thread.process.alive:
+            when, turn, thread = heapq.heappop(queue)
+            process = thread.process
+            if turn != thread.turn or process.exit is not None or thread.dead:
                 continue
-            if thread.process.frozen:
-                thread.process.parked.append((when, thread))
+            if process.frozen:
+                process.parked.append((when, thread))
                 continue
-            self.now = max(self.now, when)
+            if when > self.now:
+                self.now = when
             thread.parent = self._hub
             thread.switch()
-        self.now = max(self.now, deadline) if not until() else self.now
-        return until()
+        done = until()
+        self.now = self.now if done else max(self.now, deadline)
+        return done
 
     def _interrupted(self) -> None:
         if self.points >= self._most_points:

@@ -1,0 +1,92 @@
+"""What the command's exit codes mean, as docs/command.md tells it; without Spark."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from slipstream.cli.commands import main
+from slipstream.testing.pretend import BAG, Pretend
+
+Code = Callable[..., int]
+FINE, REFUSED, FOUND, INTERRUPTED = 0, 1, 2, 130
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    engine = Pretend.start(tmp_path / "store", f"file://{tmp_path}/replica")
+    engine.agent(f"file://{tmp_path}/replica").all(engine.run(3))
+    engine.close()
+    return tmp_path / "store"
+
+
+@pytest.fixture
+def code(monkeypatch: pytest.MonkeyPatch) -> Code:
+    def run(*arguments: object) -> int:
+        monkeypatch.setattr(sys, "argv", ["slipstream", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        return int(ended.value.code or 0)
+
+    return run
+
+
+def test_fine(store: Path, tmp_path: Path, code: Code, capsys: pytest.CaptureFixture[str]) -> None:
+    assert code("--version") == FINE
+    assert code("status", store) == FINE
+    assert code("fsck", store) == FINE
+    assert code("fsck", f"file://{tmp_path}/replica") == FINE
+    assert code("recover", "--plan", store) == FINE
+    assert "whether the app's queries are still those" in capsys.readouterr().out
+    assert code("recover", store, "--from", f"file://{tmp_path}/replica", "--to", tmp_path / "new") == FINE
+
+
+def test_refused_is_one_message_and_nothing_else(
+    store: Path, tmp_path: Path, code: Code, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert code("status", tmp_path / "nothing") == REFUSED
+    assert code("fsck", tmp_path / "nothing") == REFUSED
+    assert code("recover", store, "--from", f"file://{tmp_path}/none", "--to", tmp_path / "new") == REFUSED
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.count("error:") == 3
+    assert "Traceback" not in said.err
+
+
+def test_found(store: Path, tmp_path: Path, code: Code, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.rmtree(store / BAG)
+    assert code("fsck", store) == FOUND
+    for path in (tmp_path / "replica" / "data").iterdir():
+        path.write_bytes(b"")
+    assert code("fsck", f"file://{tmp_path}/replica") == FOUND
+    assert code("recover", "--plan", store) == FOUND
+    said = capsys.readouterr()
+    assert (said.err, said.out.count("A start would refuse.")) == ("", 1)
+
+
+def test_arguments_that_make_no_sense(store: Path, code: Code, capsys: pytest.CaptureFixture[str]) -> None:
+    assert code("recover", store) == FOUND
+    assert code("fsck", store, "--reapir") == FOUND
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "Usage" in said.err
+
+
+def test_ctrl_c(store: Path) -> None:
+    (store / "format.json").unlink()
+    os.mkfifo(store / "format.json")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "slipstream.cli", "fsck", str(store)], stderr=subprocess.PIPE, text=True
+    )
+    with (store / "format.json").open("w"):  # it reads
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=120)
+    assert process.returncode == INTERRUPTED, said
+    assert "Traceback" not in said
