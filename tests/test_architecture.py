@@ -41,6 +41,13 @@ NEVER = {
 }
 """What a package does not know although it is below."""
 
+APART = {
+    "plan.nodes": ("plan.rules", "plan.lower"),
+    "plan.rules": ("plan.lower",),
+    "plan.lower": ("plan.rules",),
+}
+"""The two steps of plan/ know the nodes between them, and not each other."""
+
 NEVER_OUTSIDE = {
     "trace": ("pyspark", "py4j"),
     "store": ("pyspark", "py4j"),
@@ -48,10 +55,47 @@ NEVER_OUTSIDE = {
 }
 """What a package does not know of other libraries."""
 
-JVM_MODULE = "plan.catalyst"
-"""The one module of plan/ that touches the JVM."""
+JVM_PACKAGE = "plan.catalyst"
+"""The one package that touches the JVM's side of plans: to all others nodes and expressions are opaque."""
 
-JVM_ATTRIBUTES = {"_jvm", "_jdf", "_jsparkSession", "_jsc", "_jc", "_jschema", "_gateway"}
+OPAQUE_TO = {"plan", "epoch"}
+
+JVM_ATTRIBUTES = {"_jvm", "_jdf", "_jsparkSession", "_jsc", "_jc", "_jschema", "_gateway", "java"}
+"""The last is what a handle stands for (`plan.catalyst.handles`)."""
+
+
+MEANS = {
+    "LocalDisk": {"store.store", "app"},
+    "Owned": {"store.store"},
+    "cast(WritableDisk)": {"store.owned"},
+    "Held": {"durability.joining"},
+    "Swept": {"durability.joining"},
+    "cast(WritableObjects)": {"durability.joining"},
+}
+"""Who may make what removes or replaces something in a store or on a replica. All others are given it by whoever asks
+whether they may: what is for everybody (`Disk`, `Objects`) has no such operations, to which mypy sees."""
+
+REMOVERS = {
+    "store.disk": "the disk of a store itself",
+    "trace.placing": "files under temporary names, once it was asked who may",
+    "trace.merge": "upkeep of a folder that is given who may",
+    "durability.work": "the spool",
+    "durability.inbox": "the spool",
+    "durability.follower": "the spool",
+    "durability.fsck": "the spool",
+    "durability.agent.process": "the spool",
+    "rebuild": "traces that are made anew, by the claim, and its scratch folder",
+    "sources.files": "input that is safe, if the user says so",
+    "sources.memory": "a folder of the source's own",
+    "sources.stream": "a folder of the source's own",
+    "sources.taken": "a folder of the source's own",
+    "cli.drill": "the copy of a store",
+    "cli.heartbeat": "signs of life",
+    "java": "the wrapper of the bundled Java",
+}
+"""Who removes or replaces files without a disk, and which."""
+
+REMOVING = {"unlink", "rmtree", "rmdir", "rename", "truncate", "removedirs"}
 
 
 @dataclass(frozen=True)
@@ -116,16 +160,59 @@ def violations(source: Path) -> list[str]:
                 found.append(f"{name} imports {other}, which is above it")
             elif target in NEVER.get(package, ()):
                 found.append(f"{name} imports {other}: {package} does not know {target}")
+        for step in (step for step in APART if within(name, step)):
+            for other in sorted(own_imports(module, modules)):
+                if any(within(other, each) for each in APART[step]):
+                    found.append(f"{name} imports {other}: {step} stands apart from it")
         for library in NEVER_OUTSIDE.get(module.package, ()):
             if any(f"{imported}.".startswith(f"{library}.") for imported in imports_of(module)):
                 found.append(f"{name} imports {library}: {module.package} does not know it")
-        if module.package == "plan" and name != JVM_MODULE and touches_jvm(module):
-            found.append(f"{name} touches the JVM: only {JVM_MODULE} may")
+        if module.package in OPAQUE_TO and not within(name, JVM_PACKAGE) and touches_jvm(module):
+            found.append(f"{name} touches the JVM: only {JVM_PACKAGE} may")
     return found
 
 
+def unasked(source: Path) -> list[str]:
+    """Where something is made that may remove or replace, or files are, by somebody who is not named for it."""
+    found = []
+    for name, module in sorted(modules_of(source).items()):
+        if module.package == "testing":
+            continue
+        calls = [node for node in ast.walk(module.tree) if isinstance(node, ast.Call)]
+        for made in sorted({_called(call) for call in calls} & MEANS.keys()):
+            if name not in MEANS[made]:
+                found.append(f"{name} makes {made}: only {', '.join(sorted(MEANS[made]))} may")
+        if name not in REMOVERS and any(_removes(call) for call in calls):
+            found.append(f"{name} removes or replaces files, past the disk of a store")
+    return found
+
+
+def _called(call: ast.Call) -> str:
+    called = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    return f"cast({ast.unparse(call.args[0])})" if called == "cast" and call.args else called
+
+
+def _removes(call: ast.Call) -> bool:
+    """Whether a call looks like one that removes or replaces a file, of `os`, `shutil` or `pathlib`."""
+    if not isinstance(call.func, ast.Attribute):
+        return False
+    of, called = ast.unparse(call.func.value), call.func.attr
+    if called in REMOVING:
+        return called != "truncate" or of == "os"
+    if called in ("remove", "replace") and of == "os":
+        return True
+    return called == "replace" and len(call.args) == 1 and not call.keywords  # a path's: a text's has two
+
+
+def within(name: str, package: str) -> bool:
+    return f"{name}.".startswith(f"{package}.")
+
+
 def touches_jvm(module: Module) -> bool:
-    return any(imported.split(".")[0] == "py4j" for imported in imports_of(module)) or any(
+    gateways = {"py4j.java_gateway", "py4j.java_collections"}
+    return any(
+        imported.rpartition(".")[0] in gateways or imported in gateways for imported in imports_of(module)
+    ) or any(
         isinstance(node, ast.Attribute) and node.attr in JVM_ATTRIBUTES for node in ast.walk(module.tree)
     )
 
@@ -143,6 +230,16 @@ def cycle(source: Path) -> list[str]:
 
 def test_dependencies_point_down() -> None:
     assert violations(SOURCE) == []
+
+
+def test_nothing_is_removed_or_replaced_but_by_whoever_asks_whether_it_may() -> None:
+    assert unasked(SOURCE) == []
+    known = modules_of(SOURCE)
+    assert [
+        name
+        for name in (*REMOVERS, *(each for makers in MEANS.values() for each in makers))
+        if name not in known
+    ] == []
 
 
 def test_no_modules_import_each_other_in_a_circle() -> None:
@@ -181,6 +278,26 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
         ),
         ("plan/rules.py", "import py4j.java_gateway", "plan.rules touches the JVM: only plan.catalyst may"),
         (
+            "plan/rules.py",
+            "def f(node):\n    return node.java.joinType()",
+            "plan.rules touches the JVM: only plan.catalyst may",
+        ),
+        (
+            "epoch/loop.py",
+            "def f(leaf):\n    return leaf.java.output()",
+            "epoch.loop touches the JVM: only plan.catalyst may",
+        ),
+        (
+            "plan/rules/join.py",
+            "from slipstream.plan.lower.builder import Delta",
+            "plan.rules.join imports plan.lower.builder: plan.rules stands apart from it",
+        ),
+        (
+            "plan/nodes.py",
+            "from slipstream.plan.lower.builder import Delta",
+            "plan.nodes imports plan.lower.builder: plan.nodes stands apart from it",
+        ),
+        (
             "epoch/loop.py",
             "from slipstream import App",
             "epoch.loop imports slipstream itself, which re-exports what is above it",
@@ -205,7 +322,8 @@ def test_a_violating_tree_is_caught(tmp_path: Path, file: str, text: str, violat
         ("app.py", "from slipstream.trace.layer import Layer"),
         ("datasource.py", "from slipstream.trace import layer"),
         ("dataflow/join.py", "from slipstream.trace import layer\nfrom slipstream.errors import Oops"),
-        ("plan/catalyst.py", "import py4j.java_gateway\nplan = df._jdf"),
+        ("plan/catalyst/reading.py", "import py4j.java_gateway\nplan = df._jdf"),
+        ("epoch/loop.py", "from py4j.protocol import Py4JError"),
         ("sources/files.py", "import pyspark.sql\nfrom slipstream.durability.lineage import Record"),
         ("java.py", "from slipstream.errors import Oops"),
         ("testing/oracle.py", "from slipstream import App"),
@@ -215,6 +333,34 @@ def test_what_the_architecture_allows_is_allowed(tmp_path: Path, file: str, text
     tree(tmp_path)
     write(tmp_path / file, text)
     assert violations(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "violation"),
+    [
+        ("durability/ahead.py", "Owned(disk, lambda: None)", "makes Owned: only store.store may"),
+        ("durability/ahead.py", "disk.LocalDisk(root)", "makes LocalDisk: only app, store.store may"),
+        ("store/store.py", "cast(WritableDisk, disk)", "makes cast(WritableDisk): only store.owned may"),
+        ("durability/follower.py", "Held(objects)", "makes Held: only durability.joining may"),
+        ("durability/ahead.py", "path.unlink()", "removes or replaces files, past the disk of a store"),
+        ("durability/ahead.py", "os.remove(path)", "removes or replaces files, past the disk of a store"),
+        ("epoch/loop.py", "shutil.rmtree(path)", "removes or replaces files, past the disk of a store"),
+        ("app.py", "temporary.replace(path)", "removes or replaces files, past the disk of a store"),
+    ],
+)
+def test_whoever_removes_without_asking_is_caught(
+    tmp_path: Path, file: str, text: str, violation: str
+) -> None:
+    tree(tmp_path)
+    write(tmp_path / file, text)
+    assert unasked(tmp_path) == [f"{file[:-3].replace('/', '.')} {violation}"]
+
+
+def test_what_is_no_removal_is_allowed(tmp_path: Path) -> None:
+    tree(tmp_path)
+    write(tmp_path / "epoch" / "loop.py", "text.replace('a', 'b')\nreplace(state, left=0)\ndone.remove(1)")
+    write(tmp_path / "testing" / "oracle.py", "LocalDisk(root).remove('claim')")
+    assert unasked(tmp_path) == []
 
 
 def test_a_circle_is_caught(tmp_path: Path) -> None:
@@ -234,6 +380,9 @@ def tree(root: Path) -> None:
         "durability/__init__.py",
         "durability/lineage.py",
         "epoch/__init__.py",
+        "plan/__init__.py",
+        "plan/lower/__init__.py",
+        "plan/lower/builder.py",
         "epoch/loop.py",
         "testing/__init__.py",
         "testing/oracle.py",
@@ -242,5 +391,5 @@ def tree(root: Path) -> None:
 
 
 def write(path: Path, text: str) -> None:
-    path.parent.mkdir(exist_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)

@@ -6,17 +6,19 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
 import slipstream as sl
 from slipstream.durability.fsck import check_replica, check_store
 from slipstream.errors import UnknownView, ViewChanged
-from slipstream.rebuild import Rebuild, plan_rebuild
+from slipstream.rebuild import Rebuild, idle_traces, plan_rebuild
 from slipstream.settings import Starting, starting_with
 from slipstream.store.catalog import ViewEntry
 from slipstream.testing.oracle import assert_equal, recompute
 from slipstream.testing.pretend import eventually
+from slipstream.trace import Span, TraceWriter
 
 
 def entry(fingerprint: str) -> ViewEntry:
@@ -63,6 +65,35 @@ def test_what_was_not_asked_for_is_an_error_that_says_what_to_do() -> None:
     )
     with pytest.raises(UnknownView, match="there is no view named 'x'"):
         plan_rebuild("s", KNOWN, KNOWN, READS, ("x",))
+
+
+def test_a_trace_of_a_removed_kind_may_be_missing_if_it_is_the_views_own_and_holds_nothing() -> None:
+    aside = "traces/a/aside-1"
+    known = {"a": replace(entry("1"), traces=("traces/a/left-1", aside))}
+    now = {"a": replace(entry("1"), traces=("traces/a/left-1",))}
+    assert plan_rebuild("s", known, now, READS, (), {aside}) == Rebuild((), ("a",))
+    with pytest.raises(ViewChanged, match="Changed: 'a'; new: none"):
+        plan_rebuild("s", known, now, READS, ())
+    with pytest.raises(ViewChanged, match="Changed: 'a'; new: none"):
+        plan_rebuild("s", {"a": replace(entry("1"), traces=(aside,))}, now, READS, (), {aside})
+    shared = "traces/b/aside-1"
+    with pytest.raises(ViewChanged, match="Changed: 'a'; new: none"):
+        plan_rebuild(
+            "s", {"a": replace(entry("1"), traces=(shared, *now["a"].traces))}, now, READS, (), {shared}
+        )
+
+
+def test_a_trace_of_a_removed_kind_is_idle_once_what_it_held_has_been_taken_away(tmp_path: Path) -> None:
+    known = {"a": replace(entry("1"), traces=("traces/a/aside-1", "traces/a/left-1"))}
+    for epoch, diffs in enumerate(([], [2], [-2]), start=1):
+        for trace in known["a"].traces:
+            rows = {name: [1] * len(diffs) for name in ("h", "r", "v0")}
+            table = pa.table({**rows, "epoch": [epoch] * len(diffs), "diff": diffs}).cast(
+                pa.schema([(name, pa.int64()) for name in ("h", "r", "v0", "epoch", "diff")])
+            )
+            TraceWriter(tmp_path / trace, 1).write(epoch, Span.whole(), table)
+    idle = [idle_traces(tmp_path, known, epoch) for epoch in (1, 2, 3)]
+    assert idle == [{"traces/a/aside-1"}, set(), {"traces/a/aside-1"}]
 
 
 @pytest.mark.spark

@@ -35,10 +35,12 @@ from slipstream.durability.start import Started, start
 from slipstream.durability.timetravel import check_there, resolve_epoch
 from slipstream.durations import seconds
 from slipstream.epoch import EpochReport, Loop, Summary
+from slipstream.epoch.gone import shortened
 from slipstream.errors import (
     BadSourceOption,
     BadViewOption,
     DamagedSummary,
+    InputGone,
     RecoveryWarning,
     SessionWarning,
     SlipstreamError,
@@ -67,6 +69,7 @@ from slipstream.store.disk import LocalDisk
 from slipstream.store.events import EventLog, fields, log_events, stop_logging
 from slipstream.store.history import History as Past
 from slipstream.store.layers import LocalLayers
+from slipstream.store.layout import SOURCES
 from slipstream.store.lineage import read_lineage, read_whole
 from slipstream.store.store import Store, await_claim, claim_store, watch_store
 
@@ -180,7 +183,7 @@ class App:
         try:
             if self._claim.held:
                 self._attach(name, source)
-            elif source.stand_by(name, self._epochs, self._folder(name)):
+            elif source.stand_by(name, self._epochs, self._made_folder(name)):
                 self._rehearsable.add(name)
             schema = source.row_schema
             if watermark is not None:
@@ -307,11 +310,12 @@ class App:
 
     # Running
 
-    def stand_by(self, waiting: Callable[[], bool]) -> bool:
+    def stand_by(self, waiting: Callable[[], bool], alone: Callable[[], bool] = lambda: False) -> bool:
         """Wait, ready to go on at once, until the engine that has the store is gone, and take its place.
 
-        `waiting` is asked many times a second, and ends the wait by saying no. Returns whether the place is taken. Only
-        for an app that was opened inside `standing_by`.
+        `waiting` is asked many times a second, and ends the wait by saying no. `alone`: whether it is known that there
+        is no such engine any more; until then a store that is gone is waited for. Returns whether the place is taken.
+        Only for an app that was opened inside `standing_by`.
         """
         with active_session_kept(self._jvm):
             rehearsal = self._assembled().rehearsal
@@ -320,7 +324,7 @@ class App:
                 rehearsal.keep_warm(self._claim.store, self._rehearsable, self._clock.monotonic())
                 return waiting()
 
-            claim = await_claim(self._claim.store, self.name, idle, self._clock)
+            claim = await_claim(self._claim.store, self.name, idle, self._clock, alone)
         if claim is None:
             return False
         self._claim = claim
@@ -488,7 +492,8 @@ class App:
             self._claim.release()
             raise
         self._claim = self._started.claim
-        self._events = log_events(self._claim.store.disk, "engine", self._claim.incarnation)
+        owned = self._claim.store.owned_by(self._claim.incarnation)
+        self._events = log_events(owned, "engine", self._claim.incarnation)
         history = self._started.lineage.history
         told = fields(epoch=history.frontier, pending=len(history.pending), cause=self._started.said)
         _LOG.info("an incarnation begins", extra=told)
@@ -502,12 +507,17 @@ class App:
             return self._started.lineage.history
         return read_lineage(self._claim.store.disk).history if self.store.exists() else Past()
 
-    def _folder(self, source: str) -> Path:
-        return self._claim.store.root / "sources" / source
+    def _made_folder(self, source: str) -> Path:
+        """Where a source may keep what it must, which whoever may read the store may read."""
+        disk = self._claim.store.disk
+        if not self._claim.held:
+            disk.make_folder("")
+        disk.make_folder(f"{SOURCES}/{source}")
+        return disk.root / SOURCES / source
 
     def _attach(self, name: str, source: Source) -> None:
         """Give a source its place. A summary of old input that does not prove itself is made anew from all of it."""
-        past, folder = self._past, self._folder(name)
+        past, folder = self._past, self._made_folder(name)
         try:
             source.attach(name, self._epochs, folder, past.taken(name), past.summary(name))
         except DamagedSummary:
@@ -529,11 +539,30 @@ class App:
             if not self._claim.held:
                 raise StandingBy(str(self.store))
             assert self._started is not None, "a claimed store is started"
+            self._started = self._without_gone(self._started)
             with active_session_kept(self._jvm):
                 self._loop = self._assembled().loop(self._started)
             self._loop.listeners, self._loop.turns = self._listeners, self._turns
             self._loop.notices = self._notices
         return self._loop
+
+    def _without_gone(self, started: Started) -> Started:
+        """Let go, with consent, of input that is gone and that epochs which were cut still need."""
+        lineage = started.lineage
+        short = shortened(lineage.history.pending, self._sources)
+        if short is None:
+            return started
+        if not self._asked.accept_loss:
+            raise InputGone(short.epochs, short.told)
+        history = lineage.history
+        for cut in short.cuts:
+            started.claim.check_ours()
+            started.writer.append(cut)
+            history = history.after(cut)
+        told = f"{short.epochs}: input that is gone is left out ({short.told})"
+        _LOG.warning("input that is gone is left out", extra=fields(epoch=history.frontier, cause=told))
+        warnings.warn(f"{self.name}: accepted: {told}", RecoveryWarning, stacklevel=4)
+        return replace(started, lineage=replace(lineage, history=history))
 
     def _assembled(self) -> Assembly:
         if self._assembly is None:

@@ -34,9 +34,9 @@ from slipstream.epoch import (
     SparkJob,
     Watermarks,
 )
-from slipstream.plan import Compiled, LateView
+from slipstream.plan import LateView, Record, View
 from slipstream.planning import Declared, Plans
-from slipstream.rebuild import Rebuild, carry_out, plan_rebuild
+from slipstream.rebuild import Rebuild, carry_out, idle_traces, plan_rebuild
 from slipstream.settings import Durability, History, Limits, Settings
 from slipstream.sources import Source
 from slipstream.store.catalog import Catalog, SourceEntry, ViewEntry
@@ -86,26 +86,26 @@ def assemble(
         known={name: view.traces for name, view in known.items() if name not in asked},
     )
     plans = Plans(declared, claim.store.root)
-    compiled, leaves = plans.compiled, plans.leaves
-    used = {name: sources[name] for name in leaves}
-    contents = {view.name: _contents(view) for view in compiled}
+    compiled = plans.compiled.views
+    used = {source.name: sources[source.name] for source in plans.compiled.sources}
+    contents = {view.name: _contents(plans, view) for view in compiled}
     rejects = {name: _rejects(source) for name, source in used.items() if source.can_reject}
-    catalog = _catalog(sources, compiled, contents, rejects)
+    catalog = _catalog(sources, plans, contents, rejects)
 
-    late = {each.name: each.timed.late for view in compiled for each in view.late}
+    late = {each.name: each.trace for view in compiled for each in view.late}
     delays = {name: delay for view in compiled for name, delay in view.watermarks.items()}
 
     def compare(claim: Claim, past: Past) -> Rebuild:
         known = claim.store.catalog().views if past.frontier else catalog.views
-        return plan_rebuild(
-            str(claim.store.root), known, catalog.views, inputs, asked if past.frontier else ()
-        )
+        idle = idle_traces(claim.store.root, known, past.frontier)
+        wanted = asked if past.frontier else ()
+        return plan_rebuild(str(claim.store.root), known, catalog.views, inputs, wanted, idle)
 
     def rebuild(claim: Claim, anew: Rebuild) -> None:
         """Over all the input that was ever consumed, so the base of the lineage is not enough."""
         past = read_whole(claim.store.disk)
         bad = {each.trace: each.schema for each in rejects.values()}
-        carry_out(spark, claim, plans.afresh(), used, past, shards, anew, catalog, bad)
+        carry_out(spark, claim, plans.template, used, past, shards, anew, catalog, bad)
 
     compare(claim, past)
 
@@ -116,7 +116,6 @@ def assemble(
         final = _rebuilt(catalog, known, anew.views, claim.incarnation, past.frontier)
         if anew.views:
             rebuild(claim, anew)
-        plans.resumed(claim.store.root, past.frontier)
         claim.write_catalog(final)
         claim.fence(past.frontier, final.traces())
         histories = [each.trace for each in contents.values()] + [each.trace for each in rejects.values()]
@@ -143,7 +142,7 @@ def assemble(
             place=Place(claim.store.root, claim.incarnation, shards),
             rejects=rejects,
             late=late,
-            reads=_reads(compiled),
+            reads=_reads(plans.steps),
             clock=clock,
         )
         options = Options(
@@ -151,13 +150,13 @@ def assemble(
                 name: _budget(source, target, settings.limits.get(name)) for name, source in used.items()
             },
             watermarks=Watermarks(delays, past.watermarks, past.latest),
-            policy=Policy(limit=durability.max_unsafe, begins=plans.begins),
+            policy=Policy(limit=durability.max_unsafe, begins=plans.compiled.begins),
             computed_before=started.plan.frontier,
             forgetting=bool(durability.written),
         )
         return Loop(job, used, ledger, past, options, clock)
 
-    return Assembly(plans.steps, loop, Rehearsal(spark, plans.resumed, used, shards))
+    return Assembly(plans.steps, loop, Rehearsal(spark, lambda: plans.template, used, shards))
 
 
 def _charge(started: Started, durability: Durability) -> Charge:
@@ -187,22 +186,30 @@ def _rebuilt(
     return replace(catalog, views=views)
 
 
-def _reads(compiled: list[Compiled]) -> dict[str, set[str]]:
+def _reads(steps: Mapping[str, Step]) -> dict[str, set[str]]:
     """The views that each view reads, directly or not."""
     reads: dict[str, set[str]] = {}
-    for view in compiled:
-        direct = {step.detail for step in view.step.walk() if step.kind == "View"}
-        reads[view.name] = direct.union(*(reads[name] for name in direct))
+    for view, root in steps.items():
+        direct = {step.detail for step in root.walk() if step.kind == "View"}
+        reads[view] = direct.union(*(reads[name] for name in direct))
     return reads
 
 
-def _contents(view: Compiled) -> Contents:
+def _contents(plans: Plans, view: View) -> Contents:
     schema = to_arrow_schema(view.schema, timezone="UTC")
-    if view.record is not None:
-        return recorded(view.record.trace, schema, view.record.input)
+    if isinstance(view.root, Record):
+        return recorded(view.root.kept, schema, plans.recorded_schema(view.root))
     assert view.direct is not None
-    sums = view.direct.sums
-    return Contents(sums.trace, schema, view.direct.stored, view.direct.columns, sums.arguments, sums.buffers)
+    direct = view.direct
+    return Contents(
+        trace=direct.trace,
+        schema=schema,
+        stored=direct.stored,
+        columns=direct.columns,
+        arguments=direct.arguments,
+        buffers=direct.buffers,
+        windows=direct.windows,
+    )
 
 
 def _rejects(source: Source) -> Rejects:
@@ -227,17 +234,18 @@ def _rejected_schema() -> StructType:
 
 def _catalog(
     sources: Mapping[str, Source],
-    compiled: list[Compiled],
+    plans: Plans,
     contents: Mapping[str, Contents],
     rejects: Mapping[str, Rejects],
 ) -> Catalog:
     views: dict[str, ViewEntry] = {}
-    for view in compiled:
+    for view in plans.compiled.views:
+        steps = plans.steps[view.name].walk()
         views[view.name] = ViewEntry(
             schema=view.schema.jsonValue(),
             fingerprint=view.meaning.query,
             contents=contents[view.name].describe(),
-            traces=tuple(sorted({trace for step in view.step.walk() for trace in step.traces})),
+            traces=tuple(sorted({trace for step in steps for trace in step.traces})),
             order=tuple(view.order),
             settings=dict(view.meaning.settings),
             functions=dict(view.meaning.functions),
@@ -251,7 +259,7 @@ def _catalog(
             traces=(each.trace,),
             role="rejected",
         )
-    for view in compiled:
+    for view in plans.compiled.views:
         for late in view.late:
             views[late.name] = _late(late)
     kinds = {
@@ -265,12 +273,12 @@ def _late(view: LateView) -> ViewEntry:
     schema = to_arrow_schema(view.schema, timezone="UTC")
     stored = pa.schema([(f"v{i}", kind) for i, kind in enumerate(schema.types)])
     whole = [pa.field(name, pa.int64()) for name in ("h", "r", "diff")]
-    kept = recorded(view.timed.late, schema, pa.schema([*whole[:2], *stored, whole[2]]))
+    kept = recorded(view.trace, schema, pa.schema([*whole[:2], *stored, whole[2]]))
     return ViewEntry(
         schema=view.schema.jsonValue(),
         fingerprint="late",
         contents=kept.describe(),
-        traces=(view.timed.late,),
+        traces=(view.trace,),
         role="late",
     )
 

@@ -196,6 +196,16 @@ class InputLost(SlipstreamError):
         super().__init__(f"Source '{source}': {what}. To do: {remedy}.")
 
 
+class InputGone(SlipstreamError):
+    """An epoch that was cut and not computed needs input that is not there any more."""
+
+    def __init__(self, epochs: str, gone: str) -> None:
+        super().__init__(
+            f"Input is gone of {epochs}, cut and not computed yet ({gone}): put it back as it was, or go on without it "
+            "with `slipstream run FILE.py --accept-loss`."
+        )
+
+
 class MissingLayer(SlipstreamError):
     """The layers of a trace do not add up to the epochs that a reader asked for."""
 
@@ -233,6 +243,16 @@ class HistoryLost(SlipstreamError):
             f"The history of '{view}' in the store '{store}' before epoch {left} is lost or damaged: epoch {asked} was "
             f"asked for, and history was kept from epoch {kept} on. `slipstream fsck {store} --repair` brings it back "
             f"if a replica has it; epoch {left} and later ones can be read."
+        )
+
+
+class HistoryBegins(SlipstreamError):
+    """An epoch before the history of a view begins."""
+
+    def __init__(self, view: str, asked: int, since: int) -> None:
+        super().__init__(
+            f"The history of '{view}' begins with epoch {since}: the view was added, or computed anew, after that "
+            f"epoch, and epoch {asked} was asked for. Ask for epoch {since} or later."
         )
 
 
@@ -309,6 +329,19 @@ class StoreIsAFile(SlipstreamError):
     def __init__(self, path: str) -> None:
         super().__init__(
             f"'{path}' is a file, and a store is a folder. Give another path: App(..., store=FOLDER)."
+        )
+
+
+class StoreLinked(SlipstreamError):
+    """A store has a symbolic link in it."""
+
+    def __init__(self, path: str, links: Iterable[str]) -> None:
+        self.links = tuple(links)
+        more = f" and {len(self.links) - 5} more" if len(self.links) > 5 else ""
+        super().__init__(
+            f"the store '{path}' has symbolic links in it ({', '.join(self.links[:5])}{more}), and nothing in a store "
+            "is a path to follow. Put what they lead to in their place, or remove them: what is then missing is "
+            "recovered as far as replicas have it. To have a store elsewhere, let its own folder be the link."
         )
 
 
@@ -395,9 +428,8 @@ class JobHindered(StoreTrouble):
     """An epoch's job could not write, or not fetch a layer, and the store's disk, asked afterwards, is well."""
 
     def __init__(self, epoch: int, cause: str) -> None:
-        told = [line.strip() for line in cause.splitlines() if "[Errno" in line or "LayerAway" in line]
         super().__init__(
-            f"epoch {epoch} was hindered: {told[-1] if told else cause[:300]} Nothing is lost. See that there is room "
+            f"epoch {epoch} was hindered: {cause} Nothing is lost. See that there is room "
             "on the disk of the store and on the one where Spark keeps what it shuffles (spark.local.dir), and that "
             "replicas can be reached: the engine goes on by itself."
         )
@@ -609,7 +641,7 @@ class DamagedObject(SlipstreamError):
     """An object of a replica is not what was written."""
 
     def __init__(self, replica: str, name: str, what: str) -> None:
-        self.problem = what
+        self.name, self.problem = name, what
         super().__init__(
             f"replica '{replica}': the object {name} is damaged: {what}. Recover from another replica, or let the "
             "running app write this one anew; `slipstream fsck` says what else is wrong."

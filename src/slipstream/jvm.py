@@ -10,6 +10,15 @@ from __future__ import annotations
 from typing import Any
 
 from py4j.java_gateway import JavaClass, JavaPackage
+from py4j.protocol import Py4JError
+
+
+def text_of(error: BaseException) -> str:
+    """What an error says. That of a JVM's exception is asked of the JVM, which may be gone: then it is its name."""
+    try:
+        return str(error)
+    except (Py4JError, ConnectionError):
+        return type(error).__name__
 
 
 class Remembered:

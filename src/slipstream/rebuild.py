@@ -9,7 +9,8 @@ A rebuild is one epoch in a store of its own, over all the input that was consum
 be able to give. All views are computed, because views share what they have in common, and then only the traces of
 those that are rebuilt take the place of the old ones, as flat layers up to the newest epoch: time travel in a rebuilt
 view begins there. A trace that an unchanged view has too stays as it is: its name says that it holds the same. A view
-that keeps other traces than before, though nothing that it reads changed, counts as changed. The catalog loses the
+that keeps other traces than before, though nothing that it reads changed, counts as changed: but for traces of a kind
+that no operator keeps any more (`_REMOVED`), if they are the view's own and hold no rows. The catalog loses the
 views before their traces are touched and has them again afterwards, so a rebuild that is cut short is asked for
 again, and nobody reads half of it.
 """
@@ -28,13 +29,29 @@ from pyspark.sql import DataFrame, SparkSession
 from slipstream.dataflow.task import EpochProperty
 from slipstream.epoch import Template
 from slipstream.errors import MissingLayer, UnknownView, ViewChanged
+from slipstream.permissions import make_folders
 from slipstream.plan import differences
 from slipstream.sources import Source
 from slipstream.store.catalog import Catalog, ViewEntry, owner_of
 from slipstream.store.history import History
 from slipstream.store.layout import REBUILD
 from slipstream.store.store import Claim
-from slipstream.trace import PLACES, LayerName, Span, as_flat, cover, layer_schema, list_layers, write_layer
+from slipstream.trace import (
+    PLACES,
+    LayerName,
+    Span,
+    TraceReader,
+    as_flat,
+    cover,
+    layer_schema,
+    list_layers,
+    write_layer,
+)
+
+_REMOVED = ("aside",)
+"""Kinds of traces that operators of earlier versions kept: rows that a join had put aside while its other input did not
+change.
+"""
 
 
 @dataclass(frozen=True)
@@ -51,8 +68,11 @@ def plan_rebuild(
     declared: Mapping[str, ViewEntry],
     inputs: Mapping[str, Iterable[str]],
     asked: Collection[str],
+    idle: Collection[str] = (),
 ) -> Rebuild:
-    """Compare the catalog's views with those declared; an error if one changed and its rebuilding was not asked for."""
+    """Compare the catalog's views with those declared; an error if one changed and its rebuilding was not asked for.
+    idle: traces that a view may do without.
+    """
     own = {name: view for name, view in declared.items() if view.role == "view"}
     for name in asked:
         if name not in own:
@@ -61,13 +81,41 @@ def plan_rebuild(
     both = {name: (known[name], own[name]) for name in own if name in known}
     changed = {name for name, (before, now) in both.items() if _meaning(before) != _meaning(now)}
     anew = with_readers(added | changed | set(asked), inputs)
-    changed |= {name for name in both.keys() - anew if known[name].traces != own[name].traces}
+    changed |= {name for name in both.keys() - anew if not _goes_on(name, *both[name], idle)}
     anew = with_readers(anew | changed, inputs)
     reused = tuple(name for name in own if name not in anew)
     if not (added | changed) <= set(asked):
         reasons = {name: differences(*both[name]) for name in changed}
         raise ViewChanged(store, reasons, added, anew - changed - added, reused)
     return Rebuild(tuple(name for name in own if name in anew), reused)
+
+
+def idle_traces(root: Path, known: Mapping[str, ViewEntry], epoch: int) -> set[str]:
+    """The traces of a removed kind that hold no rows as of an epoch, so that all there is lies in the others."""
+    removed = {trace for view in known.values() for trace in view.traces if _kind(trace) in _REMOVED}
+    return {trace for trace in removed if _is_empty(root / trace, epoch)}
+
+
+def _is_empty(directory: Path, epoch: int) -> bool:
+    try:
+        rows = TraceReader(directory, epoch, Span.whole()).snapshot(["diff"])
+        return not any(part.num_rows for part in rows)
+    except MissingLayer:
+        return False
+
+
+def _kind(trace: str) -> str:
+    """What a trace is to its operator."""
+    return trace.rpartition("/")[2].partition("-")[0]
+
+
+def _goes_on(name: str, before: ViewEntry, now: ViewEntry, idle: Collection[str]) -> bool:
+    """Whether a view of the same meaning finds its state in the traces that it had. One that shared a join with another
+    view may have recorded its rows in the order of other hashes while the join put rows aside, so it does not.
+    """
+    gone = set(before.traces) - set(now.traces)
+    may_go = {trace for trace in gone if trace in idle and owner_of(trace) == name}
+    return set(now.traces) <= set(before.traces) and gone == may_go
 
 
 def with_readers(views: set[str], inputs: Mapping[str, Iterable[str]]) -> set[str]:
@@ -94,6 +142,7 @@ def carry_out(
     """
     root, scratch = claim.store.root, claim.store.root / f"{REBUILD}-{claim.incarnation}"
     shutil.rmtree(scratch, ignore_errors=True)
+    claim.store.disk.make_folder(scratch.name)
     frames = {}
     for name, source in sources.items():
         ranges = [source.frame(taken) for taken in past.consumed(name)]
@@ -118,7 +167,7 @@ def carry_out(
                 shutil.rmtree(folder)
     for trace, schema in rejects.items():
         if not _whole(root / trace, past.frontier):  # of a source that no view has read before
-            (root / trace).mkdir(parents=True, exist_ok=True)
+            make_folders(root / trace, root)
             nothing = LayerName(claim.incarnation, 1, past.frontier, 0, PLACES, "flat")
             write_layer(root / trace, nothing, layer_schema(schema), ())
     shutil.rmtree(scratch)

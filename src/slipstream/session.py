@@ -145,6 +145,11 @@ EPOCH = (
         "true",
         "rows that are kept may be computed by several stages, and by default Spark counts those of one only",
     ),
+    Setting(
+        "spark.sql.inMemoryColumnarStorage.partitionPruning",
+        "false",
+        "Spark leaves NaN out of the bounds of what it keeps in memory, and so passes over rows that `1.5 <= x` wants",
+    ),
     Setting("spark.sql.unionOutputPartitioning", "false", "a task finds its shard by its partition's number"),
     Setting(
         "spark.sql.execution.arrow.maxRecordsPerBatch", "65536", "few batches a shard, bounded in memory"
@@ -241,7 +246,9 @@ def active_session_kept(jvm: Remembered) -> Iterator[None]:
         yield
     finally:
         SparkSession._activeSession = ours
-        with suppress(Py4JError):  # the JVM may be gone, and what happened to it is told already
+        with suppress(
+            Py4JError, ConnectionError
+        ):  # the JVM may be gone, and what happened to it is told already
             sessions.setActiveSession(before.get()) if before.isDefined() else sessions.clearActiveSession()
 
 

@@ -25,14 +25,12 @@ class Limits:
 @dataclass(frozen=True)
 class Settings:
     """limits: bounds on the adaptive cut, by source. hash_bits: tests shorten hashes so that they collide. partial:
-    whether aggregations, and joins that keep sums, add rows up before they shuffle them, where they can; broadcast:
-    whether a side of a join that did not change is broadcast, where it can be. None leaves either to measurements.
+    whether aggregations add rows up before they shuffle them, where they can; None leaves it to measurements.
     """
 
     limits: dict[str, Limits] = field(default_factory=dict)
     hash_bits: int = 64
     partial: bool | None = None
-    broadcast: bool | None = None
 
 
 @dataclass(frozen=True)

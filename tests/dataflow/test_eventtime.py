@@ -41,8 +41,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], tuple[Path, Ru
         seen: list[float | None] = [None]
 
         def epoch(operator: Any, rows: list[dict[str, Any]], mark: float | None) -> list[dict[str, Any]]:
-            marks = [{} if each is None else {"w": int(each * MINUTE)} for each in (mark, seen[-1])]
-            task = Task(root, len(seen), 1, 0, 1, *marks)
+            now, before = ({} if each is None else {"w": int(each * MINUTE)} for each in (mark, seen[-1]))
+            task = Task(root, len(seen), 1, 0, 1, watermarks=now, watermarks_before=before)
             seen.append(mark)
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(Task, "current", staticmethod(lambda: task))

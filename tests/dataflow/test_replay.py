@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +15,9 @@ from hypothesis import strategies as st
 
 from slipstream.dataflow.accumulate import Accumulate
 from slipstream.dataflow.accumulators import Argument, Buffer
-from slipstream.dataflow.aside import Aside
-from slipstream.dataflow.broadcast import Broadcast, Move
 from slipstream.dataflow.combine import Combine
 from slipstream.dataflow.extreme import Extreme
 from slipstream.dataflow.join import Join, Summed
-from slipstream.dataflow.presum import Presum
 from slipstream.dataflow.record import Record
 from slipstream.dataflow.regroup import Regroup
 from slipstream.dataflow.semi import Semi
@@ -57,9 +53,6 @@ EXTREME = pa.schema(
 
 LONG = Argument("long")
 SUMMED = pa.schema([*(field for field in JOINED if field.name != "a0"), ("y0", pa.int64())])
-ASIDE = Aside("aside", large=0)
-BROADCAST = Join("v", ("left", "right"), JOINED, aside=ASIDE)
-LARGE = pa.schema([field for field in JOINED if field.name not in ("side", "b0")])
 KEYS = pa.schema([field for field in JOINED if field.name != "b0"])
 
 OPERATORS: dict[str, Any] = {
@@ -83,9 +76,6 @@ OPERATORS: dict[str, Any] = {
         Combine(("k0",), ("s0", "s1", "s2"), (LONG,), kept=True),
         summed=(Summed(0, LONG),),
     ),
-    "join, put aside": BROADCAST,
-    "broadcast": Broadcast(BROADCAST, ASIDE, LARGE),
-    "move": Move(ASIDE, JOINED),
     "semi": Semi("v", ("left", "keys"), KEYS, anti=False),
     "anti": Semi("v", ("left", "keys"), KEYS, anti=True),
     "regroup": Regroup("v", ("left", "right"), JOINED),
@@ -147,38 +137,3 @@ def run(operator: Any, root: Path, epoch: int, arrived: Iterable[pa.RecordBatch]
         task = Task(root, epoch, 1, 0, 1)
         patch.setattr(Task, "current", staticmethod(lambda: task))
         return list(operator(arrived))
-
-
-PRESUMMED = pa.schema(
-    [*(field for field in SUMMED if field.name != "y0"), *((f"m{i}", pa.int64()) for i in range(3))]
-)
-
-
-@given(st.lists(changes, min_size=2, max_size=3), st.integers(1, 9))
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_rows_that_each_task_adds_up_first_give_the_same_bytes(
-    tmp_path_factory: pytest.TempPathFactory, epochs: list[list[Change]], size: int
-) -> None:
-    plain = OPERATORS["join, kept as sums"]
-    own = pa.schema([field for field in SUMMED if field.name not in ("side", "b0")])
-    presum = Presum("left", 0, plain.summed, own)
-    after = replace(plain, input=PRESUMMED, presummed=frozenset({0}))
-    roots = [tmp_path_factory.mktemp("join") / "view" for _ in range(2)]
-    made = []
-    for number, rows in enumerate(epochs, start=1):
-        alone = run(plain, roots[0], number, batches(SUMMED, rows, 100))
-        left = [each for each in rows if each[0] == 0]
-        sent = [
-            {"side": 0, "b0": None, **row}
-            for task in batches(own, left, size)
-            for added_up in run(presum, roots[1], number, [task])
-            for row in added_up.to_pylist()
-        ]
-        nothing = dict.fromkeys(("m0", "m1", "m2"))
-        right = batches(pa.schema([field for field in SUMMED if field.name != "y0"]), rows, 100)
-        sent += [{**nothing, **row} for batch in right for row in batch.to_pylist() if row["side"] == 1]
-        together = run(after, roots[1], number, [pa.RecordBatch.from_pylist(sent, schema=PRESUMMED)])
-        made.append((alone, together))
-    assert digest(roots[0]) == digest(roots[1])
-    for alone, together in made:
-        assert [each.to_pylist() for each in alone] == [each.to_pylist() for each in together]

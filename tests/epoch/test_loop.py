@@ -21,6 +21,7 @@ from slipstream.clock import ManualClock
 from slipstream.durability.board import Progress, Replication, Word
 from slipstream.durability.ledger import StoreLedger, Upkeep
 from slipstream.epoch import Budget, EpochReport, Given, Loop, Options, Policy, Result, Watermarks
+from slipstream.epoch.job import JobTroubled
 from slipstream.errors import (
     CannotHeal,
     DamagedLayer,
@@ -95,6 +96,8 @@ class Job:
     def explained(self, given: Given, error: Exception) -> Exception:
         write(self.root, given.cut.epoch, self.incarnation)
         return EpochFailed(given.cut.epoch, given.cut.epoch - 1, {"v": str(error)})
+
+    def cancel(self) -> None: ...
 
     def learn(self, cut: Cut, rows: int) -> None:
         self.learnt.append(cut.epoch)
@@ -318,7 +321,7 @@ def test_a_superseded_engine_whose_epoch_fails_removes_nothing_of_its_successor_
             write(first.root, 3, 1)  # a task of the first has got through
             second.append(engine(takeover=True))
             second[0].begin({"t": Source("d", "e", "f")}).run("caught_up")
-            raise RuntimeError("slipstream.errors.MissingLayer: epoch 2 is gone")
+            raise JobTroubled("damage", "epoch 2 is gone")
 
     first.job.before = taken_over
     with pytest.raises(Superseded):
@@ -374,10 +377,10 @@ def test_a_store_that_is_gone_for_a_while_is_waited_for(
     assert loop.trouble is None
 
 
-def test_a_store_that_workers_made_again_has_vanished_all_the_same(
+def test_a_store_whose_folder_is_made_again_has_vanished_all_the_same(
     engine: Callable[..., Engine], tmp_path: Path
 ) -> None:
-    """A task that is under way makes the folder of its trace."""
+    """Somebody makes the folder, such as what mounts disks, and tasks that are under way make theirs in it."""
     it = engine()
     loop = it.begin({"t": Source("a")})
     aside = tmp_path / "aside"
@@ -385,6 +388,7 @@ def test_a_store_that_workers_made_again_has_vanished_all_the_same(
     def gone(epoch: int) -> None:
         if not it.notices:
             it.root.rename(aside)
+            it.root.mkdir()
 
     def back(epoch: int) -> None:
         if loop.trouble is not None and aside.exists():
@@ -431,7 +435,7 @@ def test_a_full_disk_is_waited_for_and_no_epoch_is_lost_or_doubled(
         if epoch == 2 and not it.notices:
             it.disk.full = True
             if when == "computing":
-                raise RuntimeError("OSError: [Errno 28] No space left on device")
+                raise JobTroubled("hindered", "[Errno 28] No space left on device")
 
     def free(epoch: int) -> None:
         if when == "recording a cut" and epoch == 1 and not it.notices:
@@ -468,19 +472,19 @@ def test_a_job_that_found_no_room_is_tried_again_although_there_is_some_now(
 ) -> None:
     it = engine()
     loop = it.begin({"t": Source("a")})
-    it.job.before = once(RuntimeError("OSError: [Errno 28] No space left on device: '/tmp/spark'"))
+    it.job.before = once(JobTroubled("hindered", "[Errno 28] No space left on device: '/tmp/spark'"))
     loop.run("caught_up")
     assert (it.job.epochs, it.history().frontier, it.history().dropped) == ([1, 1], 1, frozenset())
-    assert "epoch 1 was hindered: OSError: [Errno 28] No space left on device" in it.notices[0]
+    assert "epoch 1 was hindered: [Errno 28] No space left on device" in it.notices[0]
 
 
 def test_a_damaged_layer_is_healed_and_the_epoch_computed_again(engine: Callable[..., Engine]) -> None:
     it = engine()
     loop = it.begin({"t": Source("a", "b")})
     name = LayerName(1, 1, 1, 0, 1 << 31)
-    text = f"slipstream.errors.DamagedLayer: {DamagedLayer(TRACE, name, 'a part')}"
+    damage = JobTroubled("damage", str(DamagedLayer(TRACE, name, "a part")))
     it.job.before = lambda epoch: failing(epoch) if epoch == 2 else None
-    failing = once(RuntimeError(text))
+    failing = once(damage)
     it.heals = [(f"{TRACE}/{name.filename}",)]
     loop.run("caught_up")
     assert (it.job.epochs, it.history().frontier) == ([1, 2, 2], 2)

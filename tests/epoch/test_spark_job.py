@@ -68,7 +68,7 @@ class Engine:
         declared = Declared(epochs, {"t": source}, frames, (), placeholders, SHARDS, Settings(), known={})
         plans = Plans(declared, root)
         traces = sorted(
-            {trace for view in plans.compiled for step in view.step.walk() for trace in step.traces}
+            {trace for root in plans.steps.values() for step in root.walk() for trace in step.traces}
         )
         rejects = {"t": Rejects("traces/t_rejected/1-view", REJECTED, bad_rows)} if source.can_reject else {}
         spans: dict[str, tuple[Span, ...]] = {

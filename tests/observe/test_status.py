@@ -32,6 +32,7 @@ from slipstream.store.lineage import Lineage, LineageWriter
 from slipstream.store.records import Computed, Cut
 from slipstream.store.store import Claim, Identity, Store, claim_store
 from slipstream.trace import Span, TraceWriter
+from slipstream.trace.rows import OWING
 
 ROWS = pa.schema([("h", pa.int64()), ("r", pa.int64()), ("v0", pa.string()), ("diff", pa.int64())])
 IDENTITY = Identity("shop", "id")
@@ -40,7 +41,7 @@ IDENTITY = Identity("shop", "id")
 def begun(path: Path) -> tuple[Claim, LineageWriter]:
     """A store that has a name and no epochs."""
     claim = claim_store(Store.at(path), "shop")
-    claim.store.write_identity(IDENTITY)
+    claim.write_identity(IDENTITY)
     return claim, claim.begin(IDENTITY, Lineage(), 0, 0)
 
 
@@ -78,7 +79,7 @@ def test_the_picture_of_a_running_store(claim: Claim) -> None:
 
 def test_what_a_running_engine_waits_for(claim: Claim) -> None:
     root, full = claim.store.root, str(StoreFull("the store"))
-    log = EventLog(claim.store.disk, "engine", claim.incarnation)
+    log = EventLog(claim.owned, "engine", claim.incarnation)
 
     def say(event: str, text: str) -> None:
         record = logging.LogRecord("slipstream.engine", logging.WARNING, "", 0, event, (), None)
@@ -148,6 +149,68 @@ def test_a_large_view_is_not_counted(claim: Claim, monkeypatch: pytest.MonkeyPat
     seen = read_status(claim.store.root)
     assert not seen.running
     assert [(view.rows, view.exact) for view in seen.views] == [(3, False)]
+
+
+@pytest.mark.parametrize(
+    ("updates", "owed", "rows"),
+    [
+        ([(3, "cyd", -2)], 2, 3),
+        ([(3, "cyd", -2), (1, "ann", -2)], 2, 1),  # ann was there twice
+        ([(3, "cyd", -2), (3, "cyd", 1), (2, "ben", -3)], 3, 2),
+        ([(3, "cyd", -2), (3, "cyd", 2)], 0, 3),
+    ],
+)
+def test_rows_that_were_taken_away_before_they_came_are_counted(
+    tmp_path: Path, updates: list[tuple[int, str, int]], owed: int, rows: int
+) -> None:
+    updates = [(1, "ann", 2), (2, "ben", 1), *updates]
+    claim = written(tmp_path, ROWS, [pa.table([[h], [h], [v], [d]], schema=ROWS) for h, v, d in updates])
+    seen = read_status(claim.store.root)
+    claim.release()
+    assert [(view.debts, view.rows) for view in seen.views] == [(owed, rows)]
+    printed = Console(width=300, file=StringIO(), record=True)
+    printed.print(status_picture(seen, 0.0))
+    assert ("owed" in printed.export_text()) == bool(owed), "the column is there when something is owed"
+
+
+def test_groups_that_owe_rows_are_counted(tmp_path: Path) -> None:
+    keyed = pa.schema([(name, pa.int64()) for name in ("h", "k0", "v0", "epoch", "diff")])
+    versions = [
+        (1, 10, 2, 1, 1),
+        (2, 20, -1, 1, OWING),
+        (3, 30, -1, 1, OWING),
+        (3, 30, 1, 2, 1),
+        (4, 40, 0, 2, 0),
+    ]
+    tables = [
+        pa.Table.from_arrays([pa.array(each) for each in zip(*rows, strict=True)], schema=keyed)
+        for rows in (versions[:3], versions[3:])
+    ]
+    claim = written(tmp_path, keyed, tables, columns=("k0",))
+    (view,) = read_status(claim.store.root).views
+    claim.release()
+    assert (view.debts, view.rows) == (1, 2)
+
+
+def written(
+    root: Path, stored: pa.Schema, layers: Sequence[pa.Table], columns: tuple[str, ...] = ()
+) -> Claim:
+    """A store of one view, with a layer an epoch."""
+    claim, lineage = begun(root / "store")
+    contents = recorded(
+        "traces/people/1-view", pa.schema([("name", stored.field(2 - bool(columns)).type)]), stored
+    )
+    contents = replace(contents, columns=columns or contents.columns)
+    view = ViewEntry(
+        schema={}, fingerprint="people", contents=contents.describe(), traces=("traces/people/1-view",)
+    )
+    claim.write_catalog(Catalog({}, {"people": view}))
+    writer = TraceWriter(claim.store.root / contents.trace, claim.incarnation)
+    for epoch, table in enumerate(layers, 1):
+        lineage.append(Cut(epoch, 100.0 + epoch, {}))
+        writer.write(epoch, Span.whole(), table)
+        lineage.append(Computed(epoch, 200.0 + epoch, 0.5, table.num_rows, {}))
+    return claim
 
 
 def test_a_view_with_a_damaged_layer_is_told_and_the_rest_is_shown(claim: Claim) -> None:

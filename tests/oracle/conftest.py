@@ -25,11 +25,10 @@ def open_app(spark: SparkSession, tmp_path: Path) -> Iterator[OpenApp]:
         shards: int = 2,
         hash_bits: int = 64,
         partial: bool | None = None,
-        broadcast: bool | None = None,
         store: str = "store",
         **options: Any,
     ) -> sl.App:
-        settings = sl.Settings(hash_bits=hash_bits, partial=partial, broadcast=broadcast)
+        settings = sl.Settings(hash_bits=hash_bits, partial=partial)
         given = {"spark": spark, "shards": shards, "settings": settings, **options}
         opened.append(sl.App("oracle", store=tmp_path / store, **given))
         return opened[-1]

@@ -115,3 +115,17 @@ def test_pairs_that_never_were_are_not_computed(open_app: Any) -> None:
     app.run(until="caught_up")
     assert rows_of(app.read("ratios")) == [(1, 3)]
     assert rows_of(app.read("ratios_of_all")) == [(12, 3)]
+
+
+@pytest.mark.parametrize(
+    "row", ["OSError: [Errno 28] No space left on device", "slipstream.errors.DamagedLayer: x"]
+)
+def test_a_row_that_speaks_of_a_full_disk_is_a_row_that_fails(open_app: Any, row: str) -> None:
+    app, source = open_app(), sl.memory("id long, x string")
+    app.source("t", source)
+    app.view("v", "SELECT id, CAST(x AS INT) AS x FROM t")
+    source.append([(1, "1")])
+    app.run(until="caught_up")
+    source.append([(2, f"\n{row}")])
+    with pytest.raises(EpochFailed, match="CAST_INVALID_INPUT"):
+        app.run(until="caught_up")

@@ -57,3 +57,14 @@ def test_a_diff_says_how_often(open_app: Any) -> None:
     assert_equal_rows(rows_of(app.read("rows")), [("x", 1)] * 2 + [("x", 5)] * 2, "rows")
     assert_equal_rows(rows_of(app.read("sums")), [("x", 12, 4)], "sums")
     assert_equal_rows(rows_of(app.read("sums", as_of=1)), [("x", 2, 2), ("y", 2, 1)], "sums as of 1")
+
+
+def test_a_row_of_nan_is_found_in_input_that_several_views_read(open_app: Any) -> None:
+    """Such input is kept in memory for the epoch, and Spark's bounds of what it keeps there know nothing of NaN."""
+    app, source = open_app(), sl.memory("k long, x double")
+    app.source("t", source)
+    app.view("large", "SELECT k FROM t WHERE 1.5D <= x")
+    app.view("counted", "SELECT count(*) n FROM t")
+    source.append([(1, float("nan"))])
+    app.run(until="caught_up")
+    assert_equal_rows(rows_of(app.read("large")), [(1,)], "NaN is larger than any number")

@@ -1,4 +1,4 @@
-"""Nexmark's queries 0 to 8 against batch Spark: events in order, late events, and withdrawn ones."""
+"""Nexmark's queries 0 to 22 against batch Spark: events in order, late events, and withdrawn ones."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from slipstream.testing.nexmark import QUERIES, ROUND, SCHEMAS, Event, events, rows_of_kind
+from slipstream.testing.nexmark import QUERIES, ROUND, SCHEMAS, Event, events, rows_of_kind, side_rows
 from slipstream.testing.scripted import Script, Scripted
 
 
@@ -22,6 +22,7 @@ def test_oracle_nexmark(open_app: Any) -> None:
         app.view(name, query)
     script = Script(app, sources)
     random = Random(1)
+    sources["side"].append(side_rows())
     made = events(0, 26 * ROUND, seed=3)
     late = set(random.sample(range(len(made)), len(made) // 10))
 
@@ -33,6 +34,7 @@ def test_oracle_nexmark(open_app: Any) -> None:
     def withdraw() -> None:
         sources["bid"].retract(random.sample(sources["bid"].rows, 200))
         sources["auction"].retract(random.sample(sources["auction"].rows, 5))
+        sources["side"].retract(side_rows()[:3])
 
     on_time = [number for number in range(len(made)) if number not in late]
     for numbers in (on_time[: 10 * ROUND], on_time[10 * ROUND :], sorted(late)):

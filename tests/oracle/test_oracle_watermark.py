@@ -46,6 +46,11 @@ def sliding(events: DataFrame) -> DataFrame:
     return events.groupBy(F.window("ts", "10 minutes", "5 minutes")).agg(F.count("*").alias("c"))
 
 
+def sliding_sums(events: DataFrame) -> DataFrame:
+    """The slide does not divide the length; rows alike go through the windows together."""
+    return events.groupBy(F.window("ts", "10 minutes", "4 minutes"), "k").agg(F.sum("v").alias("s"))
+
+
 def sessions(events: DataFrame) -> DataFrame:
     return events.groupBy(F.session_window("ts", "4 minutes"), "k").agg(F.sum("v").alias("s"))
 
@@ -93,7 +98,7 @@ def clicks_by_window(clicks: DataFrame) -> DataFrame:
 
 
 VIEWS = (
-    *(tumbling, largest, sliding, sessions, moments, deduplicated, seen, ranked, counted),
+    *(tumbling, largest, sliding, sliding_sums, sessions, moments, deduplicated, seen, ranked, counted),
     *(of_tumbling, clicked, joined, clicks_by_window),
 )
 
@@ -316,10 +321,35 @@ def check_late(app: sl.App, model: Model, reports: list[EpochReport]) -> None:
     assert app.read("ranked").count() + app.read("ranked_late").count() == rows
     spread = app.read("sliding").agg(F.sum("c")).collect()[0][0] + app.read("sliding_late").count()
     assert spread == 2 * dated
+    check_sliding(app, model)
+
+
+def check_sliding(app: sl.App, model: Model) -> None:
+    """Of each row the windows that it is too late for, and those that it is not."""
+    sums: Counter[tuple[datetime, str]] = Counter()
+    late: Rows = []
+    for epoch, rows in enumerate(model.events):
+        mark = model.mark(model.events, epoch)
+        for key, when, value in (row for row in rows if row[1] is not None):
+            last = int(when.timestamp()) // 240 * 240
+            for start in range(last, last - 600, -240):
+                if start + 600 <= when.timestamp():
+                    continue
+                end = datetime.fromtimestamp(start + 600, UTC)
+                if mark is not None and end <= mark:
+                    late.append((key, value, epoch + 1, 1))
+                else:
+                    sums[end, key] += value
+    assert len(set(late)) < len(late)
+    shown = app.read("sliding_sums_late").select("k", "v", "_epoch", "_times")
+    assert_equal_rows(rows_of(shown), late, "sliding_sums_late")
+    seconds = app.read("sliding_sums").selectExpr("unix_seconds(window.end)", "k", "s")
+    expected = [(int(end.timestamp()), key, total) for (end, key), total in sums.items()]
+    assert_equal_rows(rows_of(seconds), expected, "sliding_sums")
 
 
 STATE = {
-    **dict.fromkeys(("tumbling", "sliding", "moments", "clicked"), "accumulate"),
+    **dict.fromkeys(("tumbling", "sliding", "sliding_sums", "moments", "clicked"), "accumulate"),
     **dict.fromkeys(("sessions", "deduplicated", "ranked"), "regroup"),
     "largest": "extreme",
     "joined": "left",

@@ -23,6 +23,14 @@ def explained(spark: SparkSession, store: Path) -> str:
         )
         app.view("leaders", "SELECT * FROM revenue ORDER BY revenue DESC LIMIT 10")
         app.view("largest", "SELECT cid, max(amount) AS m FROM orders GROUP BY cid")
+        app.source("clicks", sl.memory("cid long, at timestamp"))
+        by_window = "SELECT window, cid, count(*) AS n FROM clicks GROUP BY window(at, '30 seconds', '12 seconds'), cid"
+        app.view("clicked", by_window)
+        app.view("often", f"{by_window} HAVING count(*) > 9")
+        app.view(
+            "seldom",
+            "SELECT window.start, avg(cid) AS a FROM clicks GROUP BY window(at, '5 minutes', '1 second')",
+        )
         return app.explain()
 
 

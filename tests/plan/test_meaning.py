@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from slipstream.plan.catalyst import Catalyst
-from slipstream.plan.describe import Describer
+from slipstream.plan.catalyst import Catalyst, Describer
 from slipstream.plan.meaning import Meaning, differences, of_node, of_recomputed, of_source, of_view
 
 RECORDED = Path(__file__).parent / "descriptions.json"

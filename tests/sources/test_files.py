@@ -358,10 +358,26 @@ def test_files_that_are_safe_are_kept_deleted_or_archived(
     source = files(
         tmp_path, format="json", schema=StructType([StructField("k", LongType())]), after_safe=after_safe
     )
+    taken = [["a", 2, (tmp_path / "a").stat().st_mtime_ns]]
     for _ in range(2):  # told twice, as after a restart
-        source.forget({"files": [["a", 2, 0]]})
+        source.forget({"files": taken})
     assert {path.name for path in tmp_path.iterdir() if path.is_file()} == left
     assert (tmp_path / "_archive" / "a").exists() is (after_safe == "archive")
+
+
+@pytest.mark.parametrize("after_safe", ["delete", "archive"])
+@pytest.mark.parametrize(("text", "age"), [("{} ", 0), ("{}", 1)], ids=["another size", "another time"])
+def test_a_file_that_came_under_a_name_that_was_read_is_never_removed_unread(
+    tmp_path: Path, after_safe: Any, text: str, age: int
+) -> None:
+    path = tmp_path / "a"
+    path.write_text("{}")
+    read = path.stat().st_mtime_ns
+    source = files(tmp_path, format="json", schema="k long", after_safe=after_safe)
+    path.write_text(text)
+    os.utime(path, ns=(read + age, read + age))
+    source.forget({"files": [["a", 2, read]]})
+    assert path.read_text() == text
 
 
 def test_what_to_do_with_safe_files_is_checked(tmp_path: Path) -> None:

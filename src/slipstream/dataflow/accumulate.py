@@ -28,15 +28,17 @@ import pyarrow as pa
 from slipstream.dataflow.accumulators import Argument, Buffer, Totals
 from slipstream.dataflow.combine import receive
 from slipstream.dataflow.eventtime import Timed, on_time, write_state
-from slipstream.dataflow.task import STATS_SCHEMA, Task, emit, gather, prefixed, report
+from slipstream.dataflow.operator import Operator
+from slipstream.dataflow.task import STATS_SCHEMA, Task, emit, prefixed, report
 from slipstream.trace import rows as trace_rows
 from slipstream.trace.rows import OWING, integers
 
+Longs = npt.NDArray[np.int64]
 _PLACE_OF_ZERO = 1 << 30  # where h = 0 lies, the one key of an aggregate without keys
 
 
 @dataclass(frozen=True)
-class Accumulate:
+class Accumulate(Operator):
     """One aggregation. Input columns: h, k0.., x0.. (one for each argument, or its totals where the input is
     combined), diff unless all are 1.
     """
@@ -50,10 +52,10 @@ class Accumulate:
     everything: bool = False  # no grouping keys: one row, even over no input
     combined: bool = False
     timed: tuple[Timed, ...] = ()
+    summed: bool = False  # the input is added up, as whole numbers (`Argument.from_sums`)
 
     @property
-    def __name__(self) -> str:
-        """Its name in Spark's plan, by which its metrics are found: the trace that is its own."""
+    def known_by(self) -> str:
         return self.trace
 
     def output(self) -> pa.Schema:
@@ -75,19 +77,25 @@ class Accumulate:
         whole = [pa.field(name, pa.int64()) for name in ("h", "epoch", "diff")]
         return pa.schema([whole[0], *keys, *values, *whole[1:]])
 
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        task = Task.current()
-        table = on_time(task, self.timed, gather(batches, self.input))
-        h, keys, change = self.change(task, table)
-        found, stored = task.before(self.trace, self.layer_schema()).newest(h, keys)
-        groups = self.advance(h, keys, found, stored, change)
-        arrays = [pa.array(h), *keys, *self.values(groups.new), *groups.stamps(task, self.some(groups.new))]
-        layer = pa.Table.from_arrays(arrays, schema=self.layer_schema())
+    def run(self, task: Task, table: pa.Table) -> Iterator[pa.RecordBatch]:
+        table = on_time(task, self.timed, table)
+        groups, layer = self._applied(task, table)
         written = write_state(task, self.timed, self.trace, layer)
         if self.emits:
             yield from emit(self._updates(groups))
         else:
-            yield report(task, self.name, rows_in=table.num_rows, keys=len(h), bytes=written)
+            yield report(task, self.name, rows_in=table.num_rows, keys=layer.num_rows, bytes=written)
+
+    def layer(self, task: Task, table: pa.Table) -> pa.Table:
+        """The new versions of the groups that a change touches."""
+        return self._applied(task, table)[1]
+
+    def _applied(self, task: Task, table: pa.Table) -> tuple[Groups, pa.Table]:
+        h, keys, change = self.change(task, table)
+        found, stored = task.before(self.trace, self.layer_schema()).newest(h, keys)
+        groups = self.advance(h, keys, found, stored, change)
+        arrays = [pa.array(h), *keys, *self.values(groups.new), *groups.stamps(task, self.some(groups.new))]
+        return groups, pa.Table.from_arrays(arrays, schema=self.layer_schema())
 
     def advance(
         self,
@@ -132,7 +140,10 @@ class Accumulate:
             else np.ones(len(order), dtype=np.int64)
         )
         values = [each.take(pa.array(order)) for each in prefixed(table, "x")]
-        if self.combined:
+        if self.summed:
+            sums = iter(values)
+            totals = [each.from_sums(_folded(sums, each.sums, starts)) for each in self.arguments]
+        elif self.combined:
             sent = zip(self.arguments, receive(self.arguments, values), strict=True)
             totals = [argument.fold(each, starts) for argument, each in sent]
         else:
@@ -211,6 +222,11 @@ class Groups:
         """The columns epoch and diff of a keyed layer. some: which groups have anything to be kept."""
         standing = np.where(self.lives, 1, np.where(some, OWING, 0))
         return [pa.array(np.full(len(standing), task.epoch)), pa.array(standing)]
+
+
+def _folded(columns: Iterator[pa.Array], count: int, starts: npt.NDArray[np.int64]) -> list[Longs]:
+    """The next few columns, added up by segment."""
+    return [np.add.reduceat(next(columns).to_numpy(zero_copy_only=False), starts) for _ in range(count)]
 
 
 def load_totals(arguments: Iterable[Argument], values: list[pa.Array]) -> list[Totals]:

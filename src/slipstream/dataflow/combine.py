@@ -10,7 +10,7 @@ of its own (`Partial`) between a plan of Spark's and the shuffle, which pays whe
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,7 +18,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from slipstream.dataflow.accumulators import Argument, Totals
-from slipstream.dataflow.task import emit, gather, with_diffs
+from slipstream.dataflow.operator import Operator
+from slipstream.dataflow.task import Task, emit, with_diffs
 from slipstream.trace.rows import column, integers
 
 Longs = npt.NDArray[np.int64]
@@ -72,7 +73,7 @@ class Combine:
 
 
 @dataclass(frozen=True)
-class Partial:
+class Partial(Operator):
     """A stage that adds up what one task has. Input columns: c0.. the keys, y0.. the arguments, diff unless all are 1.
 
     It keeps nothing, so any partition will do.
@@ -83,15 +84,13 @@ class Partial:
     combine: Combine
 
     @property
-    def __name__(self) -> str:
-        """Its name in Spark's plan, by which its metrics are found."""
+    def known_by(self) -> str:
         return f"{self.trace}{PARTIAL}"
 
     def output(self) -> pa.Schema:
         return self.combine.output(self.input)
 
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        table = gather(batches, self.input)
+    def run(self, task: Task, table: pa.Table) -> Iterator[pa.RecordBatch]:
         if table.num_rows == 0:
             return
         yield from emit(self.combine(with_diffs(table)))

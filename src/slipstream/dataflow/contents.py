@@ -1,8 +1,8 @@
 """What a view holds, read from its trace: the one description of it that readers, in any process, need.
 
 A view is kept in one of two ways. *Recorded*: a bag trace with a column for each of the view's. *Direct*: the
-keyed trace of an Accumulate, whose totals are turned into the view's columns as they are read. A description
-is plain JSON, in the store's catalog.
+keyed trace of an Accumulate, whose totals are turned into the view's columns as they are read; where that is by pane,
+into windows first (`panes`). A description is plain JSON, in the store's catalog.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from slipstream.columns import beside
 from slipstream.dataflow.accumulate import load_totals, show
 from slipstream.dataflow.accumulators import Argument, Buffer
 from slipstream.dataflow.extreme import seen
+from slipstream.dataflow.formulas import buffers_of, evaluate
+from slipstream.dataflow.panes import Windows, window_array
 from slipstream.dataflow.task import prefixed
 from slipstream.trace import Span, TraceReader, layer_schema, shard_span
 from slipstream.trace.rows import column, integers, is_bag, key_columns, value_columns
@@ -28,8 +30,9 @@ from slipstream.trace.rows import column, integers, is_bag, key_columns, value_c
 class Contents:
     """How a view is read from a trace.
 
-    columns: for each column of the view where it comes from: `v3` or `k0` a column of the trace, `b1` a
-    buffer over the totals. whole: the names of all of the view's columns, where these are some of them.
+    columns: for each column of the view where it comes from: `v3` or `k0` a column of the trace, `k0.1` a part of the
+    window in it, `b1` a buffer over the totals, `f1:avg` an aggregate of the buffers from there on. whole: the names of
+    all of the view's columns, where these are some of them. windows: how they are made, where the trace is by pane.
     """
 
     trace: str
@@ -39,6 +42,7 @@ class Contents:
     arguments: tuple[Argument, ...] = ()
     buffers: tuple[Buffer, ...] = ()
     whole: tuple[str, ...] = ()
+    windows: Windows | None = None
 
     @property
     def beside(self) -> dict[str, str]:
@@ -61,6 +65,7 @@ class Contents:
             .serialize()
             .to_pybytes()
             .hex(),
+            **({} if self.windows is None else {"windows": self.windows.describe()}),
         }
 
     @staticmethod
@@ -69,19 +74,23 @@ class Contents:
             pa.ipc.read_schema(pa.py_buffer(bytes.fromhex(said[name])))
             for name in ("schema", "stored", "types")
         )
-        return Contents(
-            said["trace"],
-            schema,
-            stored,
-            tuple(said["columns"]),
-            tuple(Argument(**argument) for argument in said["arguments"]),
-            tuple(Buffer(type=types.field(i).type, **buffer) for i, buffer in enumerate(said["buffers"])),
-        )
+        arguments = tuple(Argument(**argument) for argument in said["arguments"])
+        buffers = tuple(Buffer(type=types.field(i).type, **each) for i, each in enumerate(said["buffers"]))
+        windows = Windows.described(said["windows"], arguments, buffers) if "windows" in said else None
+        columns = tuple(said["columns"])
+        return Contents(said["trace"], schema, stored, columns, arguments, buffers, windows=windows)
 
     @property
     def is_bag(self) -> bool:
         """Whether the trace holds rows and how often each is there; else, of each key the newest version."""
         return is_bag(self.stored)
+
+    def count(self, root: Path, as_of: int) -> int:
+        """How many rows the view has as of an epoch."""
+        if self.windows is not None:
+            return self.windows.count(TraceReader(root / self.trace, as_of, Span.whole(), schema=self.stored))
+        first = self.only(self.schema.names[:1])
+        return sum(table.num_rows for table in first.now(root, as_of, Span.whole()))
 
     def only(self, wanted: Sequence[str]) -> Contents:
         """Some of the view's columns."""
@@ -95,6 +104,9 @@ class Contents:
         if as_of == 0:
             return
         reader = TraceReader(root / self.trace, as_of, span, schema=self.stored)
+        if self.windows is not None:
+            yield from map(self._shown, self.windows.now(reader))
+            return
         own = self.columns if self.is_bag else (*key_columns(self.stored), *value_columns(self.stored))
         for chunk in reader.snapshot(
             list(dict.fromkeys([*own, "diff"]))
@@ -108,7 +120,10 @@ class Contents:
     def changes(self, root: Path, since: int, until: int, span: Span) -> pa.Table:
         """The updates after `since` up to `until`: the view's columns, and those beside."""
         reader = TraceReader(root / self.trace, until, span, schema=self.stored)
-        updates = reader.changes(since, until).combine_chunks()
+        if self.windows is not None:
+            updates = self.windows.changes(*reader.versions(since, until))
+        else:
+            updates = reader.changes(since, until).combine_chunks()
         shown = self._shown(updates)
         for name, what in self.beside.items():
             shown = shown.append_column(name, column(updates, what))
@@ -120,12 +135,30 @@ class Contents:
             values = prefixed(rows, "v")
             group_rows = values[0].to_numpy(zero_copy_only=False)
             made = {name: seen(column(rows, name), group_rows) for name in self.columns if name[0] == "v"}
-        if any(name.startswith("b") for name in self.columns):
+        if any(name[0] in "bf" for name in self.columns):
             totals = load_totals(self.arguments, values)
             buffers = show(self.arguments, self.buffers, group_rows, totals)
             made |= {f"b{i}": buffer for i, buffer in enumerate(buffers)}
+            for name in (each for each in self.columns if each[0] == "f"):
+                first, _, formula = name[1:].partition(":")
+                own = buffers[int(first) :][: buffers_of(formula)]
+                made[name] = evaluate(formula, own)
+        if self.windows is not None:
+            made |= self._windows(self.windows, rows)
         arrays = [made[name] if name in made else column(rows, name) for name in self.columns]
         return pa.Table.from_arrays(arrays, schema=self.schema)
+
+    def _windows(self, windows: Windows, rows: pa.Table) -> dict[str, pa.Array]:
+        """The columns that are windows, or a part of them."""
+        own = f"k{windows.at}"
+        number = integers(rows, own)
+        made = {}
+        for name, kind in zip(self.columns, self.schema.types, strict=True):
+            if name == own:
+                made[name] = window_array(windows.sliding, number, kind)
+            elif name.startswith(f"{own}."):
+                made[name] = pa.array(windows.sliding.bounds(number)[int(name[-1])]).cast(kind)
+        return made
 
 
 @dataclass(frozen=True)

@@ -6,19 +6,20 @@ Record writes what it emits. An epoch costs the whole view.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from slipstream.dataflow.task import Task, emit, gather
+from slipstream.dataflow.operator import Operator
+from slipstream.dataflow.task import Task, emit
 from slipstream.dataflow.whole import as_updates
 from slipstream.trace import rows as trace_rows
 
 
 @dataclass(frozen=True)
-class Difference:
+class Difference(Operator):
     """One view, computed anew. Input columns: h, r, v0.., diff, which is 1."""
 
     name: str
@@ -26,17 +27,15 @@ class Difference:
     input: pa.Schema
 
     @property
-    def __name__(self) -> str:
-        """Its name in Spark's plan, by which its metrics are found."""
+    def known_by(self) -> str:
         return f"{self.recorded} anew"
 
     def output(self) -> pa.Schema:
         """h, values, diff."""
         return pa.schema([field for field in self.input if field.name != "r"])
 
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        task = Task.current()
-        now = as_updates(task, gather(batches, self.input))
+    def run(self, task: Task, table: pa.Table) -> Iterator[pa.RecordBatch]:
+        now = as_updates(task, table)
         parts = [now]
         names = self.input.names
         for rows in task.before(self.recorded, now.schema).snapshot(names):

@@ -35,6 +35,9 @@ Longs = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 NEVER = np.iinfo(np.int64).max
 
+COPIES = "n"
+"""The column of an operator's input that says how many rows alike each stands for, where some stand for several."""
+
 LATE_COLUMNS = ("_epoch", "_times")
 """What a view of late rows has besides the rows: when each came, and how often it was to be added (negative: taken
 away)."""
@@ -110,11 +113,13 @@ class Timed:
         return mark - self.kept if entered else None
 
     def _late_rows(self, task: Task, rows: pa.Table) -> pa.Table:
-        once = pa.array(np.ones(rows.num_rows, dtype=np.int64))
+        alike = (
+            integers(rows, COPIES) if COPIES in rows.column_names else np.ones(rows.num_rows, dtype=np.int64)
+        )
+        times = integers(rows, "diff") // alike if "diff" in rows.column_names else alike
         shown = [column(rows, name) for name in self.shown]
-        shown.append(pa.array(np.full(rows.num_rows, task.epoch, dtype=np.int64)))
-        shown.append(column(rows, "diff") if "diff" in rows.column_names else once)
-        arrays = [column(rows, "h"), column(rows, "r"), *shown, once]
+        shown += [pa.array(np.full(rows.num_rows, task.epoch, dtype=np.int64)), pa.array(times)]
+        arrays = [column(rows, "h"), column(rows, "r"), *shown, pa.array(alike)]
         return pa.Table.from_arrays(arrays, schema=self.late_schema(rows.schema))
 
 

@@ -15,7 +15,7 @@ While it is set, the extreme is looked up whenever its group is touched.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -24,9 +24,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from slipstream.dataflow.accumulate import Accumulate, Group
+from slipstream.dataflow.accumulate import Accumulate, Group, Groups
 from slipstream.dataflow.eventtime import on_time, write_state
-from slipstream.dataflow.task import STATS_SCHEMA, Task, emit, gather, prefixed, report
+from slipstream.dataflow.operator import Operator
+from slipstream.dataflow.task import STATS_SCHEMA, Task, emit, prefixed, report
 from slipstream.trace import rows as trace_rows
 from slipstream.trace.rows import column, integers
 
@@ -35,7 +36,7 @@ Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
-class Extreme:
+class Extreme(Operator):
     """One aggregation. Input columns: those of `sums`, and for each extreme p0.. (its order) and e0.. (its value).
 
     largest: for each extreme whether it is a maximum. traces: of the values of each. shown: what is emitted of a
@@ -49,8 +50,7 @@ class Extreme:
     shown: tuple[tuple[Literal["sum", "extreme"], int], ...]
 
     @property
-    def __name__(self) -> str:
-        """Its name in Spark's plan, by which its metrics are found: the trace that is its own."""
+    def known_by(self) -> str:
         return self.sums.trace
 
     def output(self) -> pa.Schema:
@@ -86,9 +86,24 @@ class Extreme:
         r, epoch, diff = (pa.field(name, pa.int64()) for name in ("r", "epoch", "diff"))
         return pa.schema([h, r, *keys, pa.field("v0", self.input.field(f"e{at}").type), epoch, diff])
 
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        task = Task.current()
-        table = on_time(task, self.sums.timed, gather(batches, self.input))
+    def run(self, task: Task, table: pa.Table) -> Iterator[pa.RecordBatch]:
+        table = on_time(task, self.sums.timed, table)
+        groups, layer, old, new = self._applied(task, table)
+        written = write_state(task, self.sums.timed, self.sums.trace, layer)
+        if self.sums.emits:
+            before, after = self.show(groups.old, old), self.show(groups.new, new)
+            yield from emit(groups.updates(before, after, self.output()))
+        else:
+            yield report(task, self.sums.name, rows_in=table.num_rows, keys=layer.num_rows, bytes=written)
+
+    def layer(self, task: Task, table: pa.Table) -> pa.Table:
+        """The new versions of the groups that a change touches. The change of their values is written."""
+        return self._applied(task, table)[1]
+
+    def _applied(
+        self, task: Task, table: pa.Table
+    ) -> tuple[Groups, pa.Table, list[pa.Array], list[pa.Array]]:
+        """The groups that a change touches, their new versions, and the extremes before and after."""
         h, keys, change = self.sums.change(task, table)
         found, stored = task.before(self.sums.trace, self.layer_schema()).newest(h, keys)
         groups = self.sums.advance(h, keys, found, stored, change)
@@ -102,15 +117,10 @@ class Extreme:
             owed.append(pa.array(mark))
         values = [*self.sums.values(groups.new), *new, *owed]
         arrays = [pa.array(h), *keys, *values, *groups.stamps(task, some)]
-        layer = pa.Table.from_arrays(arrays, schema=self.layer_schema())
-        written = write_state(task, self.sums.timed, self.sums.trace, layer)
-        if self.sums.emits:
-            before, after = self._show(groups.old, old), self._show(groups.new, new)
-            yield from emit(groups.updates(before, after, self.output()))
-        else:
-            yield report(task, self.sums.name, rows_in=table.num_rows, keys=len(h), bytes=written)
+        return groups, pa.Table.from_arrays(arrays, schema=self.layer_schema()), old, new
 
-    def _show(self, groups: Group, extremes: list[pa.Array]) -> list[pa.Array]:
+    def show(self, groups: Group, extremes: list[pa.Array]) -> list[pa.Array]:
+        """What is emitted of some groups."""
         buffers = self.sums.shown(groups)
         return [
             buffers[at] if which == "sum" else seen(extremes[at], groups.rows) for which, at in self.shown

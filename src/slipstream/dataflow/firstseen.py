@@ -11,20 +11,21 @@ trace: key -> shown row. An epoch costs one lookup for each key in the change.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
 from slipstream.dataflow.eventtime import NEVER, Bools, Longs, Timed, on_time, times, write_state
-from slipstream.dataflow.task import Task, emit, gather, prefixed
+from slipstream.dataflow.operator import Operator
+from slipstream.dataflow.task import Task, emit, prefixed
 from slipstream.trace import rows as trace_rows
 from slipstream.trace.rows import column, integers
 
 
 @dataclass(frozen=True)
-class FirstSeen:
+class FirstSeen(Operator):
     """One input. Input columns: h, r, k0.., v0.., diff; `timed` says which of k and v holds the event time."""
 
     name: str
@@ -33,8 +34,7 @@ class FirstSeen:
     timed: tuple[Timed]
 
     @property
-    def __name__(self) -> str:
-        """Its name in Spark's plan, by which its metrics are found: the trace that is its own."""
+    def known_by(self) -> str:
         return self.trace
 
     def output(self) -> pa.Schema:
@@ -44,9 +44,8 @@ class FirstSeen:
     def layer_schema(self) -> pa.Schema:
         return trace_rows.layer_schema(self.output())
 
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        task = Task.current()
-        table = on_time(task, self.timed, gather(batches, self.input))
+    def run(self, task: Task, table: pa.Table) -> Iterator[pa.RecordBatch]:
+        table = on_time(task, self.timed, table)
         epochs = pa.array(np.full(table.num_rows, task.epoch, dtype=np.int64))
         change = trace_rows.consolidate(table.add_column(table.num_columns - 1, "epoch", epochs))
         groups = trace_rows.group_rows([integers(change, "h")], prefixed(change, "k"))

@@ -16,9 +16,6 @@ Pairs that never were must not leave the task, because an expression above may f
 zero). The terms have such pairs, once added and once taken away: with a row that is gone and whose retraction lies in
 another layer, and, where a key changes on both sides, of an old row and a new one. The pairs of such keys are added
 up before they leave.
-
-Rows of one input may have been put aside while the other did not change (`broadcast`). In the epoch in which they
-come back, as a third side, they are met like rows of the input's trace, and written to it.
 """
 
 from __future__ import annotations
@@ -32,16 +29,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from slipstream.dataflow.accumulators import Argument
-from slipstream.dataflow.aside import MOVED, Aside, put_aside
 from slipstream.dataflow.combine import Combine
 from slipstream.dataflow.eventtime import Timed, on_time, write_state
-from slipstream.dataflow.task import Task, emit, gather, prefixed
+from slipstream.dataflow.operator import Operator
+from slipstream.dataflow.task import Task, emit, prefixed
 from slipstream.trace import rows as trace_rows
 from slipstream.trace.rows import column, integers
 
 Longs = npt.NDArray[np.int64]
-SIDES, SUMS = "ab", "mn"
-"""What begins the names of columns with values of the left and of the right side, and of those with their sums."""
+SIDES = "ab"
+"""What begins the names of columns with values of the left and of the right side."""
 _ODD = np.int64(0x9E3779B97F4A7C15 - (1 << 64))  # to tell the rows of a pair apart in one hash
 
 
@@ -54,10 +51,9 @@ class Summed:
 
 
 @dataclass(frozen=True)
-class Join:
-    """One inner join. Input columns: side (0 left, 1 right, or `MOVED`), h, r, k0.., a0.. (left values), b0.. (right
-    values), y0.. (of either side, what it keeps as sums), m0.. (the sums of left rows that come with them), n0.. (of
-    right ones), diff. presummed: the sides all of whose rows do (`presum`).
+class Join(Operator):
+    """One inner join. Input columns: side (0 left, 1 right), h, r, k0.., a0.. (left values), b0.. (right values), y0..
+    (of either side, what it keeps as sums), diff.
     """
 
     name: str
@@ -65,13 +61,10 @@ class Join:
     input: pa.Schema
     combine: Combine | None = None
     timed: tuple[Timed, ...] = ()
-    aside: Aside | None = None
     summed: tuple[Summed, ...] = ()
-    presummed: frozenset[int] = frozenset()
 
     @property
-    def __name__(self) -> str:
-        """Its name in Spark's plan, by which its metrics are found: the trace that is its own."""
+    def known_by(self) -> str:
         return self.traces[0]
 
     def output(self) -> pa.Schema:
@@ -94,36 +87,23 @@ class Join:
 
     def _sides(self, table: pa.Table, epoch: int) -> tuple[pa.Table, pa.Table]:
         """The two inputs' changes, each as consolidated rows of its trace."""
-        left, right = (self.change_of(side, _of_side(table, side), epoch) for side in (0, 1))
+        picked = [_of_side(table, side) for side in (0, 1)]
+        left, right = (
+            one_side(rows, SIDES[side], epoch, sums_of(rows, self.summed, side))
+            for side, rows in enumerate(picked)
+        )
         return left, right
 
-    def change_of(self, side: int, picked: pa.Table, epoch: int) -> pa.Table:
-        """The change of one input as consolidated rows of its trace."""
-        presummed = side in self.presummed
-        sums = brought_sums(picked, side) if presummed else sums_of(picked, self.summed, side)
-        return one_side(picked, SIDES[side], epoch, sums)
-
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        task = Task.current()
-        table = on_time(task, self.timed, gather(batches, self.input))
+    def run(self, task: Task, table: pa.Table) -> Iterator[pa.RecordBatch]:
+        table = on_time(task, self.timed, table)
         left, right = self._sides(table, task.epoch)
-        moved = self._moved(table, task.epoch)
         at_left, at_right = match(left, right)
-        terms = self._terms(task, (left, right), moved, at_left, at_right)
-        yield from self.emitted(terms, np.unique(integers(left, "h")[at_left]))
-        layers = [left, right]
-        if moved is not None and self.aside is not None:
-            layers[self.aside.large] = _together(layers[self.aside.large], moved)
-        elif self.aside is not None:
-            task.write(self.aside.trace, put_aside(layers[self.aside.large].slice(0, 0), task.span))
-        for trace, layer in zip(self.traces, layers, strict=True):
+        terms = self._terms(task, (left, right), at_left, at_right)
+        yield from self._emitted(terms, np.unique(integers(left, "h")[at_left]))
+        for trace, layer in zip(self.traces, (left, right), strict=True):
             write_state(task, self.timed, trace, layer)
 
-    def nothing(self, epoch: int) -> tuple[pa.Table, pa.Table]:
-        """No change of either input."""
-        return self._sides(self.input.empty_table(), epoch)
-
-    def emitted(self, terms: Iterable[_Pairs], of_both: Longs) -> Iterator[pa.RecordBatch]:
+    def _emitted(self, terms: Iterable[_Pairs], of_both: Longs) -> Iterator[pa.RecordBatch]:
         """What leaves the task of the pairs of all terms. of_both: the keys that changed on both sides."""
         pairs = self._sure(terms, of_both)
         if self.combine is None:
@@ -146,33 +126,17 @@ class Join:
             yield _added_up(doubtful)
 
     def _terms(
-        self,
-        task: Task,
-        sides: tuple[pa.Table, pa.Table],
-        moved: pa.Table | None,
-        at_left: Longs,
-        at_right: Longs,
+        self, task: Task, sides: tuple[pa.Table, pa.Table], at_left: Longs, at_right: Longs
     ) -> Iterator[_Pairs]:
         """The three terms of the rule."""
         for i, change in enumerate(sides):
             if change.num_rows:
                 other = sides[1 - i]
                 at, stored = task.before(self.traces[1 - i], other.schema).matches(*probe(change))
-                if moved is not None and self.aside is not None and self.aside.small == i:
-                    at_change, at_moved = match(change, moved)
-                    at = np.concatenate([at, at_change])
-                    stored = pa.concat_tables([stored, moved.take(pa.array(at_moved))]).combine_chunks()
-                yield from self.product(change, at, stored, flipped=i == 1)
-        yield from self.product(sides[0], at_left, sides[1].take(pa.array(at_right)), flipped=False)
+                yield from self._product(change, at, stored, flipped=i == 1)
+        yield from self._product(sides[0], at_left, sides[1].take(pa.array(at_right)), flipped=False)
 
-    def _moved(self, table: pa.Table, epoch: int) -> pa.Table | None:
-        """Rows that had been put aside, as those of their input's trace."""
-        if self.aside is None or not self.aside.moving:
-            return None
-        picked = _of_side(table, MOVED)
-        return one_side(picked, SIDES[self.aside.large], epoch, brought_sums(picked, self.aside.large))
-
-    def product(self, changed: pa.Table, at: Longs, matched: pa.Table, flipped: bool) -> Iterator[_Pairs]:
+    def _product(self, changed: pa.Table, at: Longs, matched: pa.Table, flipped: bool) -> Iterator[_Pairs]:
         """Rows of the product: changed[at[i]] with matched[i]."""
         if len(at) == 0:
             return
@@ -236,10 +200,6 @@ def _added_up(parts: list[_Pairs]) -> pa.Table:
     return once.set_column(once.schema.get_field_index("diff"), "diff", pa.array(sums[kept]))
 
 
-def _together(one: pa.Table, other: pa.Table) -> pa.Table:
-    return trace_rows.consolidate(pa.concat_tables([one, other]).combine_chunks())
-
-
 def split_sides(table: pa.Table, epoch: int) -> tuple[pa.Table, pa.Table]:
     """The two inputs' changes, each as consolidated rows of a bag trace."""
     return one_side(_of_side(table, 0), "a", epoch), one_side(_of_side(table, 1), "b", epoch)
@@ -268,18 +228,6 @@ def sums_of(rows: pa.Table, summed: Iterable[Summed], side: int) -> list[Longs]:
         if each.side == side:
             sums += each.argument.to_sums(column(rows, f"y{i}"), integers(rows, "diff"))
     return sums
-
-
-def brought_columns(summed: Iterable[Summed], side: int) -> list[str]:
-    """The columns in which rows of one side come with their sums."""
-    return [
-        f"{SUMS[side]}{i}" for i in range(sum(each.argument.sums for each in summed if each.side == side))
-    ]
-
-
-def brought_sums(rows: pa.Table, side: int) -> list[Longs]:
-    """The sums that rows of one side come with."""
-    return [each.to_numpy() for each in prefixed(rows, SUMS[side])]
 
 
 def match(left: pa.Table, right: pa.Table) -> tuple[Longs, Longs]:

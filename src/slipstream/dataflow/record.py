@@ -6,16 +6,17 @@ epoch). It is a terminal operator: it yields statistics only.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
 
-from slipstream.dataflow.task import STATS_SCHEMA, Task, gather, report
+from slipstream.dataflow.operator import Operator
+from slipstream.dataflow.task import STATS_SCHEMA, Task, report
 
 
 @dataclass(frozen=True)
-class Record:
+class Record(Operator):
     """One view's trace. Input columns: h, r, v0.., diff."""
 
     name: str
@@ -23,15 +24,12 @@ class Record:
     input: pa.Schema
 
     @property
-    def __name__(self) -> str:
-        """Its name in Spark's plan, by which its metrics are found: the trace that is its own."""
+    def known_by(self) -> str:
         return self.trace
 
     def output(self) -> pa.Schema:
         return STATS_SCHEMA
 
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        task = Task.current()
-        table = gather(batches, self.input)
+    def run(self, task: Task, table: pa.Table) -> Iterator[pa.RecordBatch]:
         written = task.write(self.trace, table, is_sorted=False)
         yield report(task, self.name, rows_in=table.num_rows, bytes=written)

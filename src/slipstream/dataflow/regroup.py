@@ -16,7 +16,7 @@ empty, except before the first epoch, when there was no row to take away.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,13 +24,14 @@ import pyarrow as pa
 
 from slipstream.dataflow.eventtime import Timed, on_time, write_state
 from slipstream.dataflow.join import probe, split_sides, touched
-from slipstream.dataflow.task import Task, emit, gather, prefixed
+from slipstream.dataflow.operator import Operator
+from slipstream.dataflow.task import Task, emit, prefixed
 from slipstream.trace import rows as trace_rows
 from slipstream.trace.rows import integers
 
 
 @dataclass(frozen=True)
-class Regroup:
+class Regroup(Operator):
     """One keyed node. Input columns as Join's: side, h, r, k0.., a0.., b0.., diff; a node with one input has
     no b columns.
     """
@@ -42,8 +43,7 @@ class Regroup:
     timed: tuple[Timed, ...] = ()
 
     @property
-    def __name__(self) -> str:
-        """Its name in Spark's plan, by which its metrics are found: the trace that is its own."""
+    def known_by(self) -> str:
         return self.traces[0]
 
     def output(self) -> pa.Schema:
@@ -53,9 +53,8 @@ class Regroup:
         values = [field for field in self.input if field.name[0] in "kab"]
         return pa.schema([("tag", pa.int32()), ("side", pa.int32()), *values])
 
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        task = Task.current()
-        table = on_time(task, self.timed, gather(batches, self.input))
+    def run(self, task: Task, table: pa.Table) -> Iterator[pa.RecordBatch]:
+        table = on_time(task, self.timed, table)
         changes = split_sides(table, task.epoch)[: len(self.traces)]
         keys = touched(changes)
         for tag, (trace, change) in enumerate(zip(self.traces, changes, strict=True)):

@@ -11,19 +11,20 @@ keys that turn. NULL keys never match: below, Catalyst filters them out on the r
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
 from slipstream.dataflow.join import match, probe, split_sides, touched
-from slipstream.dataflow.task import Task, emit, gather
+from slipstream.dataflow.operator import Operator
+from slipstream.dataflow.task import Task, emit
 from slipstream.trace.rows import column, consolidate, integers
 
 
 @dataclass(frozen=True)
-class Semi:
+class Semi(Operator):
     """One semi or anti join. Input columns as Join's, without values of the right side."""
 
     name: str
@@ -32,17 +33,15 @@ class Semi:
     anti: bool
 
     @property
-    def __name__(self) -> str:
-        """Its name in Spark's plan, by which its metrics are found: the trace that is its own."""
+    def known_by(self) -> str:
         return self.traces[0]
 
     def output(self) -> pa.Schema:
         """h, keys, left values, diff."""
         return pa.schema([field for field in self.input if field.name not in ("side", "r")])
 
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        task = Task.current()
-        left, right = split_sides(gather(batches, self.input), task.epoch)
+    def run(self, task: Task, table: pa.Table) -> Iterator[pa.RecordBatch]:
+        left, right = split_sides(table, task.epoch)
         if left.num_rows or right.num_rows:
             yield from emit(self._change(task, left, right))
         task.write(self.traces[0], left)

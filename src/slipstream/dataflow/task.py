@@ -29,7 +29,9 @@ _ROWS_A_BATCH = 1 << 16
 
 @dataclass(frozen=True)
 class EpochProperty:
-    """The job-local property of an epoch. watermarks: of this epoch and the one before it, milliseconds by name."""
+    """The job-local property of an epoch. watermarks: of this epoch and the one before it, milliseconds by name. token:
+    by which the engine knows what its tasks say of themselves (`telling`).
+    """
 
     root: str
     epoch: int
@@ -37,6 +39,7 @@ class EpochProperty:
     shards: int
     watermarks: Mapping[str, int] = field(default_factory=dict)
     watermarks_before: Mapping[str, int] = field(default_factory=dict)
+    token: str = ""
 
     def encode(self) -> str:
         return json.dumps(asdict(self))
@@ -53,6 +56,7 @@ class Task:
     shards: int
     watermarks: Mapping[str, int] = field(default_factory=dict)
     watermarks_before: Mapping[str, int] = field(default_factory=dict)
+    token: str = ""
 
     @staticmethod
     def current() -> Task:
@@ -61,8 +65,16 @@ class Task:
         assert context is not None
         sent = EpochProperty(**json.loads(context.getLocalProperty(EPOCH_PROPERTY) or "{}"))
         shard = context.partitionId() % sent.shards
-        marks = (sent.watermarks, sent.watermarks_before)
-        return Task(Path(sent.root), sent.epoch, sent.incarnation, shard, sent.shards, *marks)
+        return Task(
+            root=Path(sent.root),
+            epoch=sent.epoch,
+            incarnation=sent.incarnation,
+            shard=shard,
+            shards=sent.shards,
+            watermarks=sent.watermarks,
+            watermarks_before=sent.watermarks_before,
+            token=sent.token,
+        )
 
     @property
     def span(self) -> Span:
@@ -84,10 +96,6 @@ class Task:
     def before(self, trace: str, schema: pa.Schema) -> TraceReader:
         """The shard's part of a trace as it stood before this epoch."""
         return self.at(trace, schema, self.epoch - 1)
-
-    def whole(self, trace: str, schema: pa.Schema) -> TraceReader:
-        """All of a trace, of whatever shard, as it stood before this epoch."""
-        return TraceReader(self.root / trace, self.epoch - 1, Span.whole(), schema=schema)
 
     def at(self, trace: str, schema: pa.Schema, epoch: int) -> TraceReader:
         """The shard's part of a trace as it stood after an epoch."""

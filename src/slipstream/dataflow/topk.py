@@ -11,19 +11,20 @@ all that ties with the k-th goes along.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
-from slipstream.dataflow.task import Task, emit, gather, prefixed
+from slipstream.dataflow.operator import Operator
+from slipstream.dataflow.task import Task, emit, prefixed
 from slipstream.trace import rows as trace_rows
 from slipstream.trace.rows import integers
 
 
 @dataclass(frozen=True)
-class TopK:
+class TopK(Operator):
     """One ORDER BY with LIMIT. Input columns: h (order prefix), r, v0.., diff."""
 
     name: str
@@ -32,17 +33,14 @@ class TopK:
     first: int  # limit + offset
 
     @property
-    def __name__(self) -> str:
-        """Its name in Spark's plan, by which its metrics are found: the trace that is its own."""
+    def known_by(self) -> str:
         return self.trace
 
     def output(self) -> pa.Schema:
         """side (-1 before, 1 after), values."""
         return pa.schema([("side", pa.int32()), *(f for f in self.input if f.name.startswith("v"))])
 
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        task = Task.current()
-        table = gather(batches, self.input)
+    def run(self, task: Task, table: pa.Table) -> Iterator[pa.RecordBatch]:
         change = trace_rows.consolidate(
             table.add_column(table.num_columns - 1, "epoch", pa.array(np.full(table.num_rows, task.epoch)))
         )

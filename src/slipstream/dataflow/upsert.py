@@ -9,21 +9,22 @@ State is a keyed trace: key -> row. An epoch costs one lookup for each key in th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from slipstream.dataflow.task import Task, emit, gather, prefixed
+from slipstream.dataflow.operator import Operator
+from slipstream.dataflow.task import Task, emit, prefixed
 from slipstream.trace import layer_schema
 from slipstream.trace import rows as trace_rows
 from slipstream.trace.rows import column, integers
 
 
 @dataclass(frozen=True)
-class Upsert:
+class Upsert(Operator):
     """One keyed input. Input columns: h, k0.., v0.., delete (boolean), o0.. (the order within the epoch)."""
 
     name: str
@@ -31,8 +32,7 @@ class Upsert:
     input: pa.Schema
 
     @property
-    def __name__(self) -> str:
-        """Its name in Spark's plan, by which its metrics are found: the trace that is its own."""
+    def known_by(self) -> str:
         return self.trace
 
     def output(self) -> pa.Schema:
@@ -40,9 +40,7 @@ class Upsert:
         rows = [field for field in self.input if field.name[0] in "hkv"]
         return pa.schema([*rows, pa.field("diff", pa.int64())])
 
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        task = Task.current()
-        table = gather(batches, self.input)
+    def run(self, task: Task, table: pa.Table) -> Iterator[pa.RecordBatch]:
         last = self._last_by_key(table)
         h, keys, values = integers(last, "h"), prefixed(last, "k"), prefixed(last, "v")
         lives = ~column(last, "delete").to_numpy(zero_copy_only=False).astype(bool)

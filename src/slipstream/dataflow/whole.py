@@ -6,19 +6,20 @@ it (`plan/recompute.py`). State is a bag trace by row. An epoch costs the whole 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
-from slipstream.dataflow.task import Task, emit, gather
+from slipstream.dataflow.operator import Operator
+from slipstream.dataflow.task import Task, emit
 from slipstream.trace import rows as trace_rows
 from slipstream.trace.rows import integers
 
 
 @dataclass(frozen=True)
-class Whole:
+class Whole(Operator):
     """One input. Input columns: h, r, v0.., diff."""
 
     name: str
@@ -26,17 +27,15 @@ class Whole:
     input: pa.Schema
 
     @property
-    def __name__(self) -> str:
-        """Its name in Spark's plan, by which its metrics are found."""
+    def known_by(self) -> str:
         return self.trace
 
     def output(self) -> pa.Schema:
         """h, values; a row as often as it is there."""
         return pa.schema([field for field in self.input if field.name not in ("r", "diff")])
 
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        task = Task.current()
-        change = trace_rows.consolidate(as_updates(task, gather(batches, self.input)))
+    def run(self, task: Task, table: pa.Table) -> Iterator[pa.RecordBatch]:
+        change = trace_rows.consolidate(as_updates(task, table))
         task.write(self.trace, change)
         names = self.output().names
         for rows in task.at(self.trace, change.schema, task.epoch).snapshot([*names, "diff"]):

@@ -1,6 +1,5 @@
 """Epochs: cut, one job, publish."""
 
-from slipstream.epoch.advice import SMALL, Looks, Seen, Stillness, advise
 from slipstream.epoch.cut import Bounds, Budget
 from slipstream.epoch.job import Given, Job, Result
 from slipstream.epoch.ledger import Ledger
@@ -14,7 +13,6 @@ from slipstream.epoch.template import Outcome, Template
 from slipstream.epoch.watermarks import Watermarks
 
 __all__ = [
-    "SMALL",
     "Bounds",
     "Budget",
     "EpochReport",
@@ -22,7 +20,6 @@ __all__ = [
     "Input",
     "Job",
     "Ledger",
-    "Looks",
     "Loop",
     "Options",
     "Outcome",
@@ -31,12 +28,9 @@ __all__ = [
     "Rehearsal",
     "Rejects",
     "Result",
-    "Seen",
     "SparkJob",
-    "Stillness",
     "Summary",
     "Template",
     "Watermarks",
-    "advise",
     "percentile",
 ]

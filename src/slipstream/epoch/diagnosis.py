@@ -17,6 +17,7 @@ from slipstream.dataflow.task import EpochProperty
 from slipstream.epoch.culprit import MOST_ROWS, Tables, culprits
 from slipstream.epoch.template import FAILURES, Template
 from slipstream.errors import EpochFailed
+from slipstream.jvm import text_of
 
 
 @dataclass(frozen=True)
@@ -38,12 +39,12 @@ class Diagnosis:
         causes = self._causes(failed)
         blamed = self._culprits(causes) if causes else {}
         told = {view: cause + blamed.get(view, "") for view, cause in causes.items()}
-        return EpochFailed(self.sent.epoch, self.sent.epoch - 1, told or {"": str(error)})
+        return EpochFailed(self.sent.epoch, self.sent.epoch - 1, told or {"": text_of(error)})
 
     def _causes(self, failed: Mapping[str, BaseException]) -> dict[str, str]:
         """Of views that fail, those that do not merely read another that does."""
         own = {view for view in failed if not failed.keys() & self.reads.get(view, set())}
-        return {view: str(error) for view, error in failed.items() if view in own}
+        return {view: text_of(error) for view, error in failed.items() if view in own}
 
     def _culprits(self, views: Iterable[str]) -> dict[str, str]:
         """The rows that views fail on, in words; none where that cannot be told, or the input is too large to ask."""

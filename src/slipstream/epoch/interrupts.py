@@ -2,8 +2,12 @@
 
 Python raises KeyboardInterrupt between any two instructions: also between a source's saying what it gives and the
 place where that is kept, and then it is lost. A `Shield` takes the signal's place for the length of a run, notes that
-it came, and has it acted on when the loop `allow`s it. Where the loop computes or waits, which may take long and may be
-done again, the shield is `lifted`. Whoever presses twice is not kept waiting: the second one goes through at once.
+it came, and has it acted on when the loop `allow`s it. Where the loop waits, the shield is `lifted`. Where it computes,
+which may take long and may be done again, an interrupt has the work `cancelled` by another thread, and is acted on once
+the work has ended: one that was raised while py4j reads an answer would leave the connection in pieces, and the console
+full of them. Whoever presses twice is not kept waiting: the second one goes through at once.
+
+A handler of the user's own that need not end the run decides for itself, and at once: for it the shield is lifted.
 
 Signals are the main thread's. In any other there is nothing to shield from.
 """
@@ -27,8 +31,10 @@ class Shield:
         known = signal.getsignal(signal.SIGINT)
         main = threading.current_thread() is threading.main_thread()
         self._handler: _Handler | None = known if main and callable(known) else None
+        self._ends = known is signal.default_int_handler or _is_of_spark(known)
         self._came: FrameType | None = None
         self._waits = False
+        self._cancel: Callable[[], None] | None = None
 
     def __enter__(self) -> Shield:
         self._raise()
@@ -57,6 +63,21 @@ class Shield:
         finally:
             self._raise()
 
+    @contextmanager
+    def cancelling(self, cancel: Callable[[], None]) -> Iterator[None]:
+        """Have an interrupt end what is done inside, by a function that is called in a thread of its own."""
+        if not self._ends:
+            with self.lifted():
+                yield
+            return
+        self.allow()
+        self._cancel = cancel
+        try:
+            yield
+        finally:
+            self._cancel = None
+        self.allow()
+
     def _raise(self) -> None:
         if self._handler is not None:
             signal.signal(signal.SIGINT, self._note)
@@ -69,3 +90,10 @@ class Shield:
         if self._waits:
             self.allow()
         self._waits, self._came = True, frame
+        if self._cancel is not None:
+            threading.Thread(target=self._cancel, name="slipstream-cancel", daemon=True).start()
+
+
+def _is_of_spark(handler: Any) -> bool:
+    """Whether a handler is the one that PySpark puts up: it cancels all jobs, and raises KeyboardInterrupt."""
+    return callable(handler) and str(getattr(handler, "__module__", "")).startswith("pyspark.")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Literal, Protocol
 
 from slipstream.store.records import Cut
 
@@ -37,11 +37,26 @@ class Result:
     stats: tuple[Mapping[str, int | str], ...] = ()
 
 
+class JobTroubled(Exception):
+    """A job that failed for what became of its tasks, not for its rows: a layer that is damaged or missing, or a disk
+    that takes nothing more.
+    """
+
+    def __init__(self, trouble: Literal["damage", "hindered"], says: str) -> None:
+        self.trouble = trouble
+        super().__init__(says)
+
+
 class Job(Protocol):
     """See the module's docstring."""
 
     def run(self, given: Given) -> Result:
-        """Compute an epoch. The same input gives the same layers, however often it is run."""
+        """Compute an epoch. The same input gives the same layers, however often it is run. Raises `JobTroubled` where
+        it failed for no fault of its rows.
+        """
+
+    def cancel(self) -> None:
+        """End what `run` or `explained` does, from another thread: it fails."""
 
     def explained(self, given: Given, error: Exception) -> Exception:
         """The error to tell the user where `run` raised this one. Leaves layers that are to be discarded."""

@@ -70,6 +70,7 @@ from slipstream.epoch.machine import (
 from slipstream.epoch.report import EpochReport, Summary
 from slipstream.epoch.watermarks import Watermarks
 from slipstream.errors import StoreTrouble
+from slipstream.jvm import text_of
 from slipstream.store.events import fields
 from slipstream.store.history import History
 from slipstream.store.records import JSON, Computed, Cut
@@ -200,12 +201,15 @@ class Loop:
                             return summary
                         case Stop(error=error):
                             assert error is not None
-                            told = fields(epoch=self._frontier, cause=str(error))
+                            told = fields(epoch=self._frontier, cause=text_of(error))
                             _LOG.error("the run failed", extra=told)
                             raise error
                         case Beat() | Say():
                             self._show(instruction)
-                        case Compute() | Explain() | Heal() | Wait():
+                        case Compute() | Explain():
+                            with shield.cancelling(self._job.cancel):
+                                event = self._answer(instruction)
+                        case Heal() | Wait():
                             with shield.lifted():
                                 event = self._answer(instruction)
                         case _:

@@ -41,6 +41,7 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from slipstream.epoch.job import JobTroubled
 from slipstream.errors import (
     CannotHeal,
     DamagedLayer,
@@ -517,7 +518,7 @@ def _healed(state: State, layers: tuple[str, ...]) -> Decision:
     the agent heals too.
     """
     assert state.damage is not None
-    told = damage_told(state.damage)
+    told = str(state.damage)
     own = any(hi > state.frontier for hi in _named_epochs(told))
     if state.heals >= (state.policy.heals if layers or own else 1):
         return _stop(state, CannotHeal(state.frontier, told))
@@ -544,7 +545,7 @@ def _failed(state: State, error: Exception) -> Decision:
             return _probed(state, _as_trouble(error, state.frontier + 1))
         case Heal() if cause != "trouble":
             assert state.damage is not None
-            return _stop(state, CannotHeal(state.frontier, damage_told(state.damage), str(error)))
+            return _stop(state, CannotHeal(state.frontier, str(state.damage), str(error)))
     if asked is not None and cause in ("trouble", "hindered"):
         return _troubled(state, _as_trouble(error, state.frontier + 1), asked)
     return _stop(state, state.error or error)
@@ -576,19 +577,11 @@ def _ask(state: State, question: Question, *before: Instruction) -> Decision:
 # Failures
 
 
-_NO_ROOM = "No space left on device|Disk quota exceeded|Read-only file system"
-_HINDERED = re.compile(
-    rf"^\s*(?:OSError: \[Errno \d+\] (?:{_NO_ROOM})|slipstream\.errors\.LayerAway: )"
-    rf"|(?:^\s*(?:Caused by: )?|executor [^()\n]*\): )java\.(?:io|nio\.file)\.\w+: (?:[^\n']*: )?(?:{_NO_ROOM})",
-    re.MULTILINE,
-)
-_DAMAGE = re.compile(r"^\s*slipstream\.errors\.(?:DamagedLayer|MissingLayer): (.*)$", re.MULTILINE)
-"""What a task raised begins a line of what Spark says of it. The same words elsewhere are in somebody's rows."""
 _LAYER = re.compile(r"\d{6,}-\d{10,}-(\d{10,})-[0-9a-f]{8}-[0-9a-f]{8}\.(?:log|flat)\.arrow")
 
 
 def cause_of(error: Exception) -> Cause:
-    """What kind of failure an error is. That of a job tells of its tasks by text alone."""
+    """What kind of failure an error is, by its type alone: what a text says, a row may have said."""
     match error:
         case Superseded():
             return "superseded"
@@ -596,24 +589,15 @@ def cause_of(error: Exception) -> Cause:
             return "trouble"
         case DamagedLayer() | MissingLayer():
             return "damage"
+        case JobTroubled(trouble=trouble):
+            return trouble
         case LayerAway():
             return "hindered"
         case SlipstreamError():
             return "fault"
         case OSError(errno=errno.ENOSPC | errno.EDQUOT | errno.EROFS):
             return "hindered"
-    text = str(error)
-    if _DAMAGE.search(text):
-        return "damage"
-    return "hindered" if _HINDERED.search(text) else "fault"
-
-
-def damage_told(error: Exception) -> str:
-    """What an error says of a damaged layer, without what Spark says around it."""
-    if isinstance(error, SlipstreamError):
-        return str(error)
-    found = _DAMAGE.search(str(error))
-    return found[1].strip() if found is not None else str(error)
+    return "fault"
 
 
 def _named_epochs(text: str) -> list[int]:

@@ -15,7 +15,6 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Mapping, Set
 from contextlib import suppress
-from pathlib import Path
 from typing import Protocol
 
 from py4j.protocol import Py4JJavaError
@@ -46,11 +45,11 @@ class Rehearsal:
     def __init__(
         self,
         spark: SparkSession,
-        template: Callable[[Path, int], Template],
+        template: Callable[[], Template],
         inputs: Mapping[str, Readable],
         shards: int,
     ) -> None:
-        """template: the one with which a store as of an epoch would be taken over."""
+        """template: gives the one with which a store would be taken over."""
         self._spark, self._template, self._inputs, self._shards = spark, template, inputs, shards
         self._done = 0
         self._last = 0.0
@@ -67,18 +66,17 @@ class Rehearsal:
             return
         cuts = past.cuts if self._done < _FIRST else ()
         newest = next((cut for cut in reversed(cuts) if readable >= cut.ranges.keys()), None)
-        if not self.run(store.root, past.frontier, newest):
-            self.run(store.root, past.frontier, None)
+        if not self.run(newest):
+            self.run(None)
         self._done, self._last = self._done + 1, now
 
-    def run(self, root: Path, frontier: int, cut: Cut | None) -> bool:
-        """Run one epoch as if the store, which stands at an epoch, were taken over now: over the input of `cut`, or
-        over none. Whether it went through.
+    def run(self, cut: Cut | None) -> bool:
+        """Run one epoch as if the store were taken over now: over the input of `cut`, or over none. Whether it went
+        through.
         """
         with suppress(*_REFUSED), tempfile.TemporaryDirectory(prefix="slipstream-rehearsal-") as scratch:
             ranges = cut.ranges if cut is not None else {}
             frames = {name: self._inputs[name].frame(taken) for name, taken in ranges.items()}
-            template = self._template(root, frontier)
-            template.run(self._spark, frames, EpochProperty(scratch, 1, 0, self._shards))
+            self._template().run(self._spark, frames, EpochProperty(scratch, 1, 0, self._shards))
             return True
         return False

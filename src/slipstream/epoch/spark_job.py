@@ -4,8 +4,10 @@ rows are kept, late ones counted.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+import uuid
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -19,6 +21,7 @@ from slipstream.epoch.diagnosis import Diagnosis
 from slipstream.epoch.job import Given, Result
 from slipstream.epoch.rejects import Judging, Rejects, write_rejects, writer_in
 from slipstream.epoch.template import FAILURES, Template
+from slipstream.epoch.trouble import trouble_of
 from slipstream.store.records import JSON, Cut
 from slipstream.trace import epoch_layers
 
@@ -28,13 +31,10 @@ class Plans(Protocol):
 
     @property
     def template(self) -> Template:
-        """The last one asked for."""
+        """The plan as it is now."""
 
-    def fitting(self, changed: Collection[str]) -> Template:
-        """The one for an epoch with input from these sources."""
-
-    def learn(self, epoch: int, rows: int, changed: Collection[str]) -> None:
-        """An epoch was computed, of so many rows, from these sources."""
+    def learn(self, epoch: int, rows: int) -> None:
+        """An epoch was computed, of so many rows."""
 
 
 class Readable(Judging, Protocol):
@@ -55,7 +55,7 @@ class Place:
 @dataclass(frozen=True)
 class SparkJob:
     """Computes epochs with an app's plans. rejects: by source. late: the traces of late rows, by view. reads: the views
-    that each view reads, directly or not.
+    that each view reads, directly or not. token: by which it knows what its tasks say of themselves.
     """
 
     spark: SparkSession
@@ -66,13 +66,23 @@ class SparkJob:
     late: Mapping[str, str]
     reads: Mapping[str, set[str]]
     clock: Clock
+    token: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     def run(self, given: Given) -> Result:
+        try:
+            return self._run(given)
+        except FAILURES as error:
+            trouble = trouble_of(error, self.token)
+            if trouble is None:
+                raise
+            raise trouble from error
+
+    def _run(self, given: Given) -> Result:
         began = self.clock.monotonic()
         cut = given.cut
         frames = self._frames(given)
         reading = self.clock.monotonic() - began
-        outcome = self.plans.fitting(cut.ranges).run(self.spark, frames, self._sent(given))
+        outcome = self.plans.template.run(self.spark, frames, self._sent(given))
         writer = writer_in(self.place.root, self.place.incarnation)
         write_rejects(cut, outcome.bad, self.rejects, self.inputs, writer)
         return Result(
@@ -84,6 +94,11 @@ class SparkJob:
             stats=outcome.stats,
         )
 
+    def cancel(self) -> None:
+        """End the job in hand, from another thread: it fails."""
+        with suppress(Exception):  # it may be over, and Spark too
+            self.spark.sparkContext.cancelAllJobs()
+
     def explained(self, given: Given, error: Exception) -> Exception:
         if not isinstance(error, FAILURES):
             return error
@@ -94,7 +109,7 @@ class SparkJob:
         return told
 
     def learn(self, cut: Cut, rows: int) -> None:
-        self.plans.learn(cut.epoch, rows, cut.ranges)
+        self.plans.learn(cut.epoch, rows)
 
     def measured(self) -> dict[str, dict[str, int]]:
         return self.plans.template.measured()
@@ -111,6 +126,7 @@ class SparkJob:
             shards=self.place.shards,
             watermarks=given.cut.watermarks,
             watermarks_before=given.reached,
+            token=self.token,
         )
 
     def _late_rows(self, epoch: int) -> dict[str, int]:

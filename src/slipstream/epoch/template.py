@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -20,8 +20,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from slipstream.dataflow.task import EPOCH_PROPERTY, EpochProperty
-from slipstream.plan.catalyst import Node
-from slipstream.plan.delta import Builder, Leaf
+from slipstream.plan.catalyst import Catalyst, ExprList, Node
+from slipstream.plan.lower import Leaf, Program, bind
 from slipstream.plan.watermarks import observed_watermark
 from slipstream.session import EPOCH_POOL
 
@@ -46,20 +46,11 @@ class Outcome:
 class Template:
     """A plan to run again and again."""
 
-    def __init__(
-        self,
-        build: Builder,
-        leaves: Mapping[str, Leaf],
-        terminals: Sequence[Node],
-        views: Mapping[str, Sequence[Node]],
-    ) -> None:
-        """terminals: what an epoch runs; views: the plans that compute each view, to try one alone."""
-        self._build = build
-        self._catalyst = build.catalyst
-        self._leaves = leaves
-        self._views = views
-        self._plan = build.catalyst.union(list(terminals))
-        self._bound: dict[int, tuple[int, Any]] = {}
+    def __init__(self, catalyst: Catalyst, program: Program) -> None:
+        self._catalyst = catalyst
+        self._program = program
+        self._plan = catalyst.union(program.terminals)
+        self._bound: dict[int, tuple[int, ExprList]] = {}
         self._last: DataFrame | None = None
 
     def measured(self) -> dict[str, dict[str, int]]:
@@ -72,7 +63,7 @@ class Template:
         clock = _Stopwatch()
         pairs = self._inputs(frames, sent)
         kept = []
-        for shared in self._build.shared:
+        for shared in self._program.shared:
             frame, relation = catalyst.kept(catalyst.swap(shared.plan, pairs))
             kept.append((frame, relation))
             pairs.append((shared.leaf.node, self._bind(shared.leaf, relation)))
@@ -110,7 +101,7 @@ class Template:
         pairs = self._all_inputs(frames, sent)
         found: dict[str, tuple[int | None, ...]] = {}
         with _told(spark, sent):
-            for shared in self._build.shared:
+            for shared in self._program.shared:
                 whole = catalyst.frame(catalyst.swap(shared.plan, pairs))
                 catalyst.run(whole)
                 found |= catalyst.observed(whole)
@@ -124,7 +115,7 @@ class Template:
         """
         pairs = self._all_inputs(frames, sent)
         with _told(spark, sent):
-            tried = {view: self._failure(view, pairs) for view in self._views}
+            tried = {view: self._failure(view, pairs) for view in self._program.views}
         return {view: error for view, error in tried.items() if error is not None}
 
     def failure(
@@ -138,7 +129,7 @@ class Template:
     def _failure(self, view: str, pairs: list[tuple[Node, Node]]) -> BaseException | None:
         catalyst = self._catalyst
         try:
-            for plan in self._views[view]:
+            for plan in self._program.views[view]:
                 whole = catalyst.frame(catalyst.swap(plan, pairs))
                 whole.write.format("noop").mode("overwrite").save()
         except FAILURES as error:
@@ -148,30 +139,33 @@ class Template:
     def _all_inputs(self, frames: Mapping[str, DataFrame], sent: EpochProperty) -> list[tuple[Node, Node]]:
         """The same as `_inputs`, and what is shared, computed anew wherever it is read."""
         pairs = self._inputs(frames, sent)
-        for shared in self._build.shared:
-            plan = self._build.bind(shared.leaf, self._catalyst.swap(shared.plan, pairs))
+        for shared in self._program.shared:
+            plan = bind(self._catalyst, shared.leaf, self._catalyst.swap(shared.plan, pairs))
             pairs.append((shared.leaf.node, plan))
         return pairs
 
     def _inputs(self, frames: Mapping[str, DataFrame], sent: EpochProperty) -> list[tuple[Node, Node]]:
         """What takes the place of which leaf."""
-        given = [(self._leaves[name], self._catalyst.analysed(frame)) for name, frame in frames.items()]
+        given = [
+            (self._program.leaves[name], self._catalyst.analysed(frame)) for name, frame in frames.items()
+        ]
         pairs = [(leaf.node, self._bind(leaf, plan)) for leaf, plan in given]
         if sent.epoch == FIRST_EPOCH:
             pairs += [
-                (each.leaf.node, self._build.bind(each.leaf, each.plan)) for each in self._build.constants
+                (each.leaf.node, bind(self._catalyst, each.leaf, each.plan))
+                for each in self._program.constants
             ]
         return pairs
 
     def _bind(self, leaf: Leaf, plan: Node) -> Node:
         """A plan in the place of a leaf. Where its attributes are those of the last epoch, so are the aliases."""
-        identity = plan.output().hashCode()
-        known = self._bound.get(id(leaf))
+        identity = self._catalyst.output_hash(plan)
+        known = self._bound.get(leaf.number)
         if known is None or known[0] != identity:
-            bound = self._build.bind(leaf, plan)
-            self._bound[id(leaf)] = (identity, bound.projectList())
+            bound = bind(self._catalyst, leaf, plan)
+            self._bound[leaf.number] = (identity, self._catalyst.projected(bound))
             return bound
-        return self._catalyst.project_as(known[1], plan)
+        return self._catalyst.project(known[1], plan)
 
 
 @contextmanager

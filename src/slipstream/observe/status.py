@@ -6,7 +6,7 @@ together, the records after it what each of the latest did; the catalog names so
 and sizes of layers say what each view keeps. A view's rows are counted by reading its trace as a reader
 would, as long as that is quick; of a larger trace (`COUNTED_ROWS`) the rows stored are told instead, and
 `exact` is False: a row that was replaced and not yet merged away counts twice, and one that occurs several
-times counts once.
+times counts once. Debts are counted here, when somebody asks, and in no epoch.
 
 Everything is as of one epoch, the newest that was computed when the picture was taken, except the
 layers and bytes: those are what was on disk at that moment, and a merger may be at work. Where lineage is lost, the
@@ -56,8 +56,10 @@ _ATTEMPTS = 3
 
 @dataclass(frozen=True)
 class ViewStatus:
-    """One view. oldest: time travel reaches back to this epoch. layers, bytes: of all traces that it keeps. debt: bytes
-    of layers that are due to be merged. problem: why its rows cannot be counted, if they cannot.
+    """One view. oldest: time travel reaches back to this epoch. layers, bytes: of all traces that it keeps. to_merge:
+    bytes of layers that are due to be merged. debts: rows that were taken away before they came, and have not come yet,
+    in that of its traces that has most of them; groups, where a trace has totals. problem: why its rows cannot be
+    counted, if they cannot.
     """
 
     name: str
@@ -66,8 +68,9 @@ class ViewStatus:
     layers: int
     bytes: int
     oldest: int
-    debt: int = 0
+    to_merge: int = 0
     problem: str | None = None
+    debts: int = 0
 
 
 @dataclass(frozen=True)
@@ -195,17 +198,18 @@ def _view(store: Store, name: str, entry: ViewEntry, epoch: int, problem: str | 
     contents = Contents.described(dict(entry.contents))
     names = list_layers(store.root / contents.trace)
     layers, size = _on_disk(store.root, {entry.trace, *entry.traces})
-    rows, exact, damage = 0, False, None
+    rows, exact, debts, damage = 0, False, 0, None
     try:
         rows, exact = _rows(store.root, contents, epoch)
+        debts = _debts(store.root, entry, epoch)
     except MissingLayer:
         if problem is None:
             raise
     except DamagedLayer as error:
         damage = str(error)
     reach = history_reach(names, epoch, Span.whole())
-    debt = _debt(store.root, entry, epoch, reach)
-    return ViewStatus(name, rows, exact, layers, size, reach, debt, damage)
+    to_merge = _to_merge(store.root, entry, epoch, reach)
+    return ViewStatus(name, rows, exact, layers, size, reach, to_merge, damage, debts)
 
 
 def _compacted(store: Store, catalog: Catalog, epoch: int) -> int:
@@ -215,7 +219,7 @@ def _compacted(store: Store, catalog: Catalog, epoch: int) -> int:
     return max(reaches, default=0)
 
 
-def _debt(root: Path, entry: ViewEntry, epoch: int, reach: int) -> int:
+def _to_merge(root: Path, entry: ViewEntry, epoch: int, reach: int) -> int:
     """The bytes of the layers that a merger would merge now."""
     total = 0
     for trace in {entry.trace, *entry.traces}:
@@ -237,8 +241,16 @@ def _rows(root: Path, contents: Contents, epoch: int) -> tuple[int, bool]:
     stored = TraceReader(root / contents.trace, epoch, Span.whole(), schema=contents.stored).stats().rows
     if stored > COUNTED_ROWS:
         return stored, False
-    first = contents.only(contents.schema.names[:1])
-    return sum(table.num_rows for table in first.now(root, epoch, Span.whole())), True
+    return contents.count(root, epoch), True
+
+
+def _debts(root: Path, entry: ViewEntry, epoch: int) -> int:
+    """Rows that are owed to a view, in that of its traces that is owed most."""
+    if epoch == 0:
+        return 0
+    return max(
+        TraceReader(root / trace, epoch, Span.whole()).owed() for trace in {entry.trace, *entry.traces}
+    )
 
 
 def _on_disk(root: Path, traces: set[str]) -> tuple[int, int]:

@@ -1,47 +1,53 @@
-"""Plans: a query, as Spark optimised it, to the plan of its change."""
+"""Plans: queries, as Spark optimised them, to operators, and these to the plan of an epoch."""
 
 from slipstream.plan.catalyst import Catalyst, Node
-from slipstream.plan.compile import Compiled, ViewCompiler, maintainable
-from slipstream.plan.delta import Builder, Counted, Delta, Leaf, Way
-from slipstream.plan.eventtime import LateView, late_names
-from slipstream.plan.identity import Meanings, TraceNames, session_settings
-from slipstream.plan.inputs import input_delta
-from slipstream.plan.meaning import TIME_ZONE, Meaning, differences, of_source, of_view
+from slipstream.plan.choosing import Choices, Fact, Looks, choose
+from slipstream.plan.compile import Compiled, Declared, View, compile_views, maintainable
+from slipstream.plan.eventtime import late_names
+from slipstream.plan.explain import step_of
+from slipstream.plan.identity import TraceNames, session_settings
+from slipstream.plan.lower import Leaf, Program, lower
+from slipstream.plan.lower.record import recorded_schema
+from slipstream.plan.meaning import TIME_ZONE, Meaning, differences, of_source
+from slipstream.plan.nodes import LateView, Record, Source
 from slipstream.plan.refuse import check_deterministic, check_plan, check_recomputed, check_sql, check_types
-from slipstream.plan.sharing import Commons
 from slipstream.plan.watermarks import kept as keeping_watermarks
 from slipstream.plan.watermarks import mark_of, marked_schema, observed_watermark
 
 __all__ = [
     "TIME_ZONE",
-    "Builder",
     "Catalyst",
-    "Commons",
+    "Choices",
     "Compiled",
-    "Counted",
-    "Delta",
+    "Declared",
+    "Fact",
     "LateView",
     "Leaf",
+    "Looks",
     "Meaning",
-    "Meanings",
     "Node",
+    "Program",
+    "Record",
+    "Source",
     "TraceNames",
-    "ViewCompiler",
-    "Way",
+    "View",
     "check_deterministic",
     "check_plan",
     "check_recomputed",
     "check_sql",
     "check_types",
+    "choose",
+    "compile_views",
     "differences",
-    "input_delta",
     "keeping_watermarks",
     "late_names",
+    "lower",
     "maintainable",
     "mark_of",
     "marked_schema",
     "observed_watermark",
     "of_source",
-    "of_view",
+    "recorded_schema",
     "session_settings",
+    "step_of",
 ]

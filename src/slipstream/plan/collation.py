@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from pyspark.sql.types import StringType
 
-from slipstream.plan.aggregate import aggregates_in
 from slipstream.plan.catalyst import Catalyst, Expr, Node
+from slipstream.plan.sums import aggregates_in
 
 
 def with_collations(catalyst: Catalyst, plan: Node) -> Node:
@@ -29,13 +29,11 @@ def with_collations(catalyst: Catalyst, plan: Node) -> Node:
 
 def by_collation_keys(catalyst: Catalyst, plan: Node) -> Node:
     """An aggregation by collation keys in the place of strings with a collation, if it has such keys."""
-    keys = catalyst.items(plan.groupingExpressions())
+    keys = catalyst.grouping(plan)
     collated = [catalyst.collation_key(key) for key in keys]
-    if all(new.equals(old) for new, old in zip(collated, keys, strict=True)):
+    if all(new == old for new, old in zip(collated, keys, strict=True)):
         return plan
-    shown = [
-        (key, _any_of(catalyst, key)) for key, new in zip(keys, collated, strict=True) if not new.equals(key)
-    ]
+    shown = [(key, _any_of(catalyst, key)) for key, new in zip(keys, collated, strict=True) if new != key]
     kept = [(each, each) for each in aggregates_in(catalyst, plan)]
     results = _with(catalyst, plan, [*kept, *shown])
     return catalyst.aggregate(collated, results, catalyst.children(plan)[0])
@@ -44,7 +42,7 @@ def by_collation_keys(catalyst: Catalyst, plan: Node) -> Node:
 def _any_of(catalyst: Catalyst, key: Expr) -> Expr:
     """An aggregate that gives one of the values of a key that are taken for equal."""
     if isinstance(catalyst.type_of(key), StringType):
-        return catalyst.cast(catalyst.least(catalyst.cast_plain(key)), key.dataType())
+        return catalyst.cast(catalyst.least(catalyst.cast_plain(key)), catalyst.jvm_type(key))
     return catalyst.first(key)
 
 
@@ -55,7 +53,7 @@ def _with(catalyst: Catalyst, node: Node, pairs: list[tuple[Expr, Expr]]) -> lis
     named = [catalyst.attribute(catalyst.alias(old, "_")) for old, _ in pairs]
     away = [(old, name) for (old, _), name in zip(pairs, named, strict=True)]
     back = [(name, new) for (_, new), name in zip(pairs, named, strict=True)]
-    results = zip(catalyst.items(node.aggregateExpressions()), catalyst.output(node), strict=True)
+    results = zip(catalyst.results(node), catalyst.output(node), strict=True)
     return [
         catalyst.named_as(catalyst.replace(catalyst.replace(result, away), back), target)
         for result, target in results

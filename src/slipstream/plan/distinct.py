@@ -7,8 +7,8 @@ costs the change, where Regroup would read all the values of k again.
 
 from __future__ import annotations
 
-from slipstream.plan.aggregate import aggregates_in
 from slipstream.plan.catalyst import Catalyst, Expr, Node
+from slipstream.plan.sums import aggregates_in
 
 
 def without_distinct(catalyst: Catalyst, plan: Node) -> Node:
@@ -29,24 +29,24 @@ def _distinct_values(catalyst: Catalyst, node: Node) -> list[Expr] | None:
     """What the functions of an aggregation all go over, each value once; None if that is not so."""
     found = aggregates_in(catalyst, node)
     if not found or any(
-        not each.isDistinct() or catalyst.option(each.filter()) is not None for each in found
+        not catalyst.is_distinct(each) or catalyst.only_where(each) is not None for each in found
     ):
         return None
-    if any(catalyst.is_session(key) for key in catalyst.items(node.groupingExpressions())):
+    if any(catalyst.is_session(key) for key in catalyst.grouping(node)):
         return None
-    values, *others = (catalyst.children(each.aggregateFunction()) for each in found)
+    values, *others = (catalyst.children(catalyst.function(each)) for each in found)
     alike = all(
         len(other) == len(values)
         and all(catalyst.same(one, two) for one, two in zip(values, other, strict=True))
         for other in others
     )
-    return values if alike and all(value.references().nonEmpty() for value in values) else None
+    return values if alike and all(catalyst.reads_any(value) for value in values) else None
 
 
 def _twice(catalyst: Catalyst, node: Node, values: list[Expr]) -> Node:
     """Group by the keys and the values, and aggregate the groups."""
     grouped: list[Expr] = []
-    for each in [*catalyst.items(node.groupingExpressions()), *values]:
+    for each in [*catalyst.grouping(node), *values]:
         if not any(catalyst.same(each, known) for known in grouped):
             grouped.append(each)
     named = [
@@ -59,11 +59,9 @@ def _twice(catalyst: Catalyst, node: Node, values: list[Expr]) -> Node:
         (each, catalyst.replace(catalyst.without_distinct(each), inside))
         for each in aggregates_in(catalyst, node)
     ]
-    keys = [catalyst.replace(key, inside) for key in catalyst.items(node.groupingExpressions())]
+    keys = [catalyst.replace(key, inside) for key in catalyst.grouping(node)]
     results = [
         catalyst.named_as(catalyst.replace(result, [*pairs, *inside]), target)
-        for result, target in zip(
-            catalyst.items(node.aggregateExpressions()), catalyst.output(node), strict=True
-        )
+        for result, target in zip(catalyst.results(node), catalyst.output(node), strict=True)
     ]
     return catalyst.aggregate(keys, results, once)

@@ -22,24 +22,13 @@ from typing import Literal
 
 from pyspark.sql.types import LongType, StructField, StructType, TimestampNTZType, TimestampType
 
-from slipstream.dataflow.eventtime import LATE_COLUMNS, Timed
+from slipstream.dataflow.eventtime import LATE_COLUMNS
 from slipstream.plan.catalyst import Catalyst, Expr, Node
-from slipstream.plan.delta import Builder, Stored
-from slipstream.plan.stages import Columns
+from slipstream.plan.kinds import EQUALITIES, INNER
+from slipstream.plan.nodes import Following, LateView
 from slipstream.plan.watermarks import measured_watermark
 
-_MINUTE = 60_000
 _PASSING = {"Filter", "CollectMetrics"}
-_EQUALITIES = {"EqualTo", "EqualNullSafe"}
-
-
-@dataclass(frozen=True)
-class LateView:
-    """A view of the rows that came too late for an operator."""
-
-    name: str
-    schema: StructType
-    timed: Timed
 
 
 def watermarks_in(catalyst: Catalyst, plan: Node) -> dict[str, int]:
@@ -64,12 +53,12 @@ def follows(catalyst: Catalyst, node: Node) -> list[Expr]:
     """The event time of each input of a node that is to follow it; empty where the node keeps all its state."""
     kind = catalyst.kind(node)
     if kind == "Aggregate":
-        found = event_time(catalyst, catalyst.items(node.groupingExpressions()))
+        found = event_time(catalyst, catalyst.grouping(node))
     elif kind == "Window":
-        found = event_time(catalyst, catalyst.items(node.partitionSpec()))
+        found = event_time(catalyst, catalyst.partition_keys(node))
     elif kind == "DeduplicateWithinWatermark":
         found = event_time(catalyst, catalyst.output(node))
-    elif kind == "Join" and node.joinType().toString() in ("Inner", "Cross"):
+    elif kind == "Join" and catalyst.join_type(node) in INNER:
         return _join_times(catalyst, node)
     else:
         return []
@@ -91,26 +80,28 @@ def kept_after(catalyst: Catalyst, node: Node, times: Sequence[Expr], side: int)
     None where the condition does not bound that.
     """
     own, other = times[side], times[1 - side]
-    for part in catalyst.split_and(node.condition().get()):
-        if catalyst.kind(part) in _EQUALITIES:
-            pair = (part.left(), part.right())
+    condition = catalyst.join_condition(node)
+    assert condition is not None
+    for part in catalyst.split_and(condition):
+        if catalyst.kind(part) in EQUALITIES:
+            pair = catalyst.sides(part)
             if any(catalyst.same(own, a) and catalyst.same(other, b) for a, b in (pair, pair[::-1])):
                 return 0
     children = catalyst.children(node)
-    for attribute in catalyst.items(node.condition().get().references().toSeq()):
+    for attribute in catalyst.references(condition):
         is_time = isinstance(catalyst.type_of(attribute), TimestampType | TimestampNTZType)
         if is_time and not (catalyst.same(attribute, own) or catalyst.same(attribute, other)):
             return None
-    return catalyst.reach_after(children[side], children[1 - side], node.condition())
+    return catalyst.reach_after(children[side], children[1 - side], condition)
 
 
 @dataclass
 class Timing:
-    """The event time of one view's operators, as they are compiled. late_trace: gives a trace for the late rows of a
+    """The event time of one view's operators, as rules come upon them. late_trace: gives a trace for the late rows of a
     node.
     """
 
-    build: Builder
+    catalyst: Catalyst
     view: str
     marks: dict[str, int]
     late_trace: Callable[[Node], str]
@@ -119,11 +110,11 @@ class Timing:
 
     def follows(self, node: Node) -> list[Expr]:
         """The event time of each input of a node; empty where it keeps all its state."""
-        return follows(self.build.catalyst, node) if self.marks and not self._suspended else []
+        return follows(self.catalyst, node) if self.marks and not self._suspended else []
 
     @contextmanager
     def suspended(self) -> Iterator[None]:
-        """While this is open nothing follows event time: nodes are compiled that are not the query's own, but parts of
+        """While this is open nothing follows event time: rules are at nodes that are not the query's own, but parts of
         one that keeps all its state.
         """
         before, self._suspended = self._suspended, True
@@ -132,86 +123,55 @@ class Timing:
         finally:
             self._suspended = before
 
-    def keyed(
-        self, node: Node, known: Sequence[tuple[Expr, str]], columns: Columns, traces: tuple[str, ...]
-    ) -> tuple[Timed, ...]:
-        """For a node with one input: how it follows event time, and the columns that its late rows need besides.
-
-        known: expressions that the operator is sent, and in which column.
-        """
+    def keyed(self, node: Node, traces: tuple[str, ...]) -> tuple[Following, ...]:
+        """How a node with one input follows event time."""
         found = self.follows(node)
         if not found:
             return ()
-        catalyst = self.build.catalyst
-        stored = []
-        for attribute in catalyst.output(catalyst.children(node)[0]):
-            at = next((name for expr, name in known if catalyst.same(expr, attribute)), None)
-            if at is None:
-                at = f"l{sum(name.startswith('l') for name in columns)}"
-                columns[at] = (catalyst.column(attribute), catalyst.type_of(attribute))
-            stored.append(Stored(attribute, at))
-        if "r" not in columns:
-            row = (columns[each.column] for each in stored)
-            columns["r"] = (self.build.hash(self.build.hashable(row)), LongType())
-        delay = catalyst.watermark_of(found[0])
-        assert delay is not None
-        kept = delay[1] if catalyst.kind(node) == "DeduplicateWithinWatermark" else 0
-        return (self._timed(node, found[0], stored, traces, kept),)
+        after = 0
+        if self.catalyst.kind(node) == "DeduplicateWithinWatermark":
+            delay = self.catalyst.watermark_of(found[0])
+            assert delay is not None
+            after = delay[1]
+        return (self._following(node, found[0], self.catalyst.children(node)[0], traces, after),)
 
-    def joined(
-        self, node: Node, stored: Sequence[Sequence[Stored]], traces: tuple[str, str]
-    ) -> tuple[Timed, ...]:
-        """For an inner join: how each side follows event time. stored: where each side's attributes are."""
+    def joined(self, node: Node, traces: tuple[str, str]) -> tuple[Following, ...]:
+        """How each side of an inner join follows event time."""
         found = self.follows(node)
-        timed = []
-        for side in range(len(found)):
-            kept = kept_after(self.build.catalyst, node, found, side)
-            timed.append(self._timed(node, found[side], stored[side], (traces[side],), kept, side))
-        return tuple(timed)
+        sides = self.catalyst.children(node)
+        return tuple(
+            self._following(
+                node, time, sides[i], (traces[i],), kept_after(self.catalyst, node, found, i), side=i
+            )
+            for i, time in enumerate(found)
+        )
 
-    def told(self, timed: Sequence[Timed]) -> str:
-        """What `explain` says of an operator that follows event time."""
-        if not timed:
-            return ""
-        marks = ", ".join(f"{name} - {delay / 1000:g} s" for name, delay in self.marks.items())
-        least = f"the least of {marks}" if len(self.marks) > 1 else marks
-        views = ", ".join(each.name for each in self.late if each.timed in timed)
-        forgetful = [each for each in timed if each.kept is not None]
-        dropped = [
-            trace + (f" {each.kept / 1e6:g} s later" if each.kept else "")
-            for each in forgetful
-            for trace in each.states
-        ]
-        return f"{least}: rows to {views}; state dropped from {', '.join(dropped) or 'nothing'}"
-
-    def _timed(
+    def _following(
         self,
         node: Node,
-        attribute: Expr,
-        stored: Sequence[Stored],
+        time: Expr,
+        rows: Node,
         traces: tuple[str, ...],
-        kept: int | None,
+        after: int | None,
         side: int | None = None,
-    ) -> Timed:
-        catalyst = self.build.catalyst
-        part = _part(catalyst, attribute)
+    ) -> Following:
+        catalyst = self.catalyst
+        part = _part(catalyst, time)
         assert part is not None
-        at = next(each.column for each in stored if catalyst.same(each.attribute, attribute))
-        timed = Timed(
-            column=at,
+        trace, name = self.late_trace(node), _late_name(self.view, len(self.late))
+        fields = [StructField(catalyst.name(each), catalyst.type_of(each)) for each in catalyst.output(rows)]
+        fields += [StructField(column, LongType()) for column in LATE_COLUMNS]
+        self.late.append(LateView(name, StructType(fields), trace))
+        return Following(
+            time=time,
             part=part,
-            watermarks=tuple(self.marks),
-            period=1000 * max(_MINUTE, max(self.marks.values()) // 4),
+            marks=tuple(self.marks.items()),
+            late=trace,
+            view=name,
             states=traces,
-            late=self.late_trace(node),
-            shown=tuple(each.column for each in stored),
-            kept=None if kept is None else 1000 * kept,
+            after=after,
             side=side,
         )
-        fields = [StructField(each.attribute.name(), catalyst.type_of(each.attribute)) for each in stored]
-        fields += [StructField(name, LongType()) for name in LATE_COLUMNS]
-        self.late.append(LateView(_late_name(self.view, len(self.late)), StructType(fields), timed))
-        return timed
 
 
 def _late_name(view: str, number: int) -> str:
@@ -239,9 +199,9 @@ def _merges(catalyst: Catalyst, node: Node, session: Expr) -> bool:
     below = catalyst.children(node)[0]
     while catalyst.kind(below) in ("Project", *_PASSING):
         if catalyst.kind(below) == "Project":
-            for named in catalyst.items(below.projectList()):
+            for named in catalyst.project_list(below):
                 if catalyst.kind(named) == "Alias" and catalyst.expr_id(named) == catalyst.expr_id(session):
-                    return catalyst.kind(named.child()) == "CreateNamedStruct"
+                    return catalyst.kind(catalyst.child(named)) == "CreateNamedStruct"
         below = catalyst.children(below)[0]
     return False
 
@@ -264,13 +224,11 @@ def _join_times(catalyst: Catalyst, node: Node) -> list[Expr]:
 
 def _equates(catalyst: Catalyst, node: Node) -> bool:
     """Whether a join looks up its matches by an equality between its sides: without one, each row meets all others."""
-    condition = catalyst.option(node.condition())
-    left, right = (child.outputSet() for child in catalyst.children(node))
-    for part in catalyst.split_and(condition) if condition is not None else []:
-        if catalyst.kind(part) in _EQUALITIES:
-            one, other = part.left().references(), part.right().references()
+    left, right = catalyst.children(node)
+    for part in catalyst.split_and(catalyst.join_condition(node)):
+        if catalyst.kind(part) in EQUALITIES:
+            one, other = catalyst.sides(part)
             for mine, theirs in ((one, other), (other, one)):
-                both = mine.nonEmpty() and theirs.nonEmpty()
-                if both and mine.subsetOf(left) and theirs.subsetOf(right):
+                if catalyst.is_from(mine, left) and catalyst.is_from(theirs, right):
                     return True
     return False

@@ -15,7 +15,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from slipstream.plan.catalyst import Catalyst, Node
-from slipstream.plan.topk import limits_over
+from slipstream.plan.stretch import limits_over
 
 _TESTS = ("LeftSemi", "LeftAnti", "ExistenceJoin")
 
@@ -54,8 +54,8 @@ def some(catalyst: Catalyst, plan: Node, skipped: int = 0, last: int | None = No
 def _tests(catalyst: Catalyst, join: Node) -> bool:
     """Whether a join asks of its right input only whether there is a row."""
     left, _ = catalyst.children(join)
-    condition = catalyst.option(join.condition())
-    tests: bool = join.joinType().toString().startswith(_TESTS)
+    condition = catalyst.join_condition(join)
+    tests = catalyst.join_type(join).startswith(_TESTS)
     return tests and (condition is None or catalyst.refers_only_to(condition, left))
 
 

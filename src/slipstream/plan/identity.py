@@ -17,8 +17,7 @@ from contextlib import contextmanager
 
 from pyspark.sql import SparkSession
 
-from slipstream.plan.catalyst import Catalyst, Node
-from slipstream.plan.describe import Describer
+from slipstream.plan.catalyst import Catalyst, Describer, Node
 from slipstream.plan.functions import PYTHON as PYTHON_VERSION
 from slipstream.plan.meaning import DEFAULTS, LEGACY, PYTHON, TIME_ZONE, Meaning, of_node
 
@@ -48,7 +47,7 @@ class Meanings:
         self._session = session
         self._describer = Describer(catalyst)
         self._leaves: dict[int, Meaning] = {}
-        self._nodes: dict[int, list[tuple[Node, Meaning]]] = {}
+        self._nodes: dict[Node, Meaning] = {}
 
     def know(self, leaf: int, meaning: Meaning) -> None:
         """What a placeholder stands for."""
@@ -58,15 +57,12 @@ class Meanings:
         leaf = self._catalyst.leaf_id(node)
         if leaf is not None and leaf in self._leaves:
             return self._leaves[leaf]
-        alike = self._nodes.setdefault(node.hashCode(), [])
-        for known, meaning in alike:
-            if known.equals(node):
-                return meaning
+        if node in self._nodes:
+            return self._nodes[node]
         inputs = [self.of(child) for child in self._catalyst.children(node)]
         if self._catalyst.kind(node) in _NOTHING:
             return inputs[0]
-        alike.append((node, of_node(self._describer.node(node), inputs, self._session)))
-        return alike[-1][1]
+        return self._nodes.setdefault(node, of_node(self._describer.node(node), inputs, self._session))
 
     def of_query(self, plan: Node) -> Meaning:
         """A view's query. In which order its rows are shown is no part of what is kept."""

@@ -1,7 +1,7 @@
 """What an operator means, as a digest that stays the same as long as its state may be used.
 
-A description (`plan/describe.py`) is one node of Spark's plan as plain data: classes, fields, types, literals. Here it
-is brought to a form in which nothing is left that may differ between two plans of one meaning:
+A description (`plan/catalyst/describe.py`) is one node of Spark's plan as plain data: classes, fields, types, literals.
+Here it is brought to a form in which nothing is left that may differ between two plans of one meaning:
 
 - An attribute is known by its place in the output of an input, one that the node itself makes by the order in which
   it is met. Aliases, names of columns, expression ids and qualifiers are gone, so renaming a column changes nothing.

@@ -14,8 +14,8 @@ tell apart are all the same.
 
 from __future__ import annotations
 
-from slipstream.plan.aggregate import accumulates
 from slipstream.plan.catalyst import Catalyst, Expr, Node
+from slipstream.plan.sums import accumulates
 
 _KEEPING = {"Filter", "SubqueryAlias", "GlobalLimit", "LocalLimit", "Offset"}
 """Nodes that leave rows in their order, and columns as they are."""
@@ -38,12 +38,12 @@ def with_orders(catalyst: Catalyst, plan: Node) -> Node:
 def numbers_without_order(catalyst: Catalyst, window: Node) -> bool:
     """Whether a window numbers its rows and does not say in which order."""
     parts = (part for each in catalyst.expressions(window) for part in catalyst.subtree(each))
-    return bool(window.orderSpec().isEmpty()) and any(catalyst.kind(part) == "RowNumber" for part in parts)
+    return not catalyst.window_orders(window) and any(catalyst.kind(part) == "RowNumber" for part in parts)
 
 
 def _numbered(catalyst: Catalyst, window: Node) -> Node:
     child = catalyst.children(window)[0]
-    keys = catalyst.items(window.partitionSpec())
+    keys = catalyst.partition_keys(window)
     carried = _carried(catalyst, child)
     if carried is not None:
         below, orders = carried
@@ -67,7 +67,7 @@ def _carried(catalyst: Catalyst, plan: Node) -> tuple[Node, list[Expr]] | None:
     """A plan whose rows are in an order, with the columns that it goes by, and that order; None if they are in none."""
     kind = catalyst.kind(plan)
     if kind == "Sort":
-        return plan, catalyst.items(plan.order())
+        return plan, catalyst.sort_orders(plan)
     if kind != "Project" and kind not in _KEEPING:
         return None
     carried = _carried(catalyst, catalyst.children(plan)[0])
@@ -79,8 +79,8 @@ def _carried(catalyst: Catalyst, plan: Node) -> tuple[Node, list[Expr]] | None:
     known = [attribute for attribute in catalyst.output(below) if _used(catalyst, attribute, orders)]
     own = {catalyst.expr_id(each) for each in catalyst.output(plan)}
     more = [attribute for attribute in known if catalyst.expr_id(attribute) not in own]
-    return catalyst.project([*catalyst.items(plan.projectList()), *more], below), orders
+    return catalyst.project([*catalyst.project_list(plan), *more], below), orders
 
 
 def _used(catalyst: Catalyst, attribute: Expr, orders: list[Expr]) -> bool:
-    return any(order.references().contains(attribute) for order in orders)
+    return any(catalyst.reads(order, attribute) for order in orders)

@@ -11,12 +11,13 @@ from collections.abc import Collection
 
 from slipstream.columns import INSTEAD, field_twice, type_in
 from slipstream.errors import CannotMaintain
-from slipstream.plan.aggregate import aggregates_in
 from slipstream.plan.catalyst import Catalyst, Expr, Node
 from slipstream.plan.eventtime import follows
-from slipstream.plan.linear import IDENTITY, PASSING
+from slipstream.plan.kinds import CONSTANTS, IDENTITY, LIMITS, PASSING
 from slipstream.plan.ordering import numbers_without_order
-from slipstream.plan.topk import LIMITS, stretch
+from slipstream.plan.panes import some_windows
+from slipstream.plan.stretch import stretch
+from slipstream.plan.sums import aggregates_in
 from slipstream.plan.watermarks import measured_watermark
 
 HANDLED = {"Project", "Aggregate", "Window", "Expand", "Union", "Join"} | IDENTITY | PASSING
@@ -45,7 +46,6 @@ _CLOCKS = {
     "CurrentBatchTimestamp",
     "CurrentTimeZone",
 }
-CONSTANTS = {"LocalRelation", "OneRowRelation", "Range"}
 _TABLES = {
     "LogicalRelation",
     "DataSourceV2Relation",
@@ -77,7 +77,7 @@ def check_deterministic(catalyst: Catalyst, view: str, analysed: Node) -> None:
                 "it picks rows at random",
                 "filter by a hash of a key: pmod(xxhash64(key), 100) < 5",
             )
-        for expression in catalyst.expressions(node):
+        for expression in some_windows(catalyst, node) or catalyst.expressions(node):
             for part in catalyst.subtree(expression):
                 _check_expression(catalyst, view, part)
                 if (subquery := catalyst.plan_in(part)) is not None:
@@ -89,21 +89,21 @@ def _check_expression(catalyst: Catalyst, view: str, part: Expr) -> None:
     if kind in _CLOCKS:
         raise CannotMaintain(
             view,
-            part.sql(),
+            catalyst.sql(part),
             "it is a different value whenever it is asked, and would be frozen at the time the view was defined",
             "carry a timestamp in the input, or compare with the clock where the view is read (app.sql)",
         )
-    if kind in ("PythonUDF", "ScalaUDF") and not part.udfDeterministic():
+    if kind in ("PythonUDF", "ScalaUDF") and not catalyst.udf_deterministic(part):
         raise CannotMaintain(
             view,
-            part.toString(),
+            catalyst.printed(part),
             "the function is marked nondeterministic",
             "make it a function of its arguments alone",
         )
-    if not part.deterministic() and all(child.deterministic() for child in catalyst.children(part)):
+    if not catalyst.deterministic(part) and all(map(catalyst.deterministic, catalyst.children(part))):
         raise CannotMaintain(
             view,
-            part.sql(),
+            catalyst.sql(part),
             "it gives another value each time it is computed, so what was added could never be taken away",
             "derive the value from the row, for example xxhash64(key) in place of rand() or uuid()",
         )
@@ -117,8 +117,10 @@ def check_types(catalyst: Catalyst, view: str, plan: Node) -> None:
     nodes = [node for node in catalyst.nodes(plan) if catalyst.kind(node) not in passing]
     kept = [each for node in nodes if catalyst.children(node) for each in (*catalyst.children(node), node)]
     keys = [node for node in nodes if catalyst.kind(node) == "Aggregate"]
-    columns = [each for node in keys for each in catalyst.items(node.groupingExpressions())]
-    columns += [each for node in (*kept, plan) if _may_refuse(node) for each in catalyst.output(node)]
+    columns = [each for node in keys for each in catalyst.grouping(node)]
+    columns += [
+        each for node in (*kept, plan) if _may_refuse(catalyst, node) for each in catalyst.output(node)
+    ]
     for each in columns:
         kind = catalyst.type_of(each)
         if (refused := type_in(kind, INSTEAD)) is not None:
@@ -138,22 +140,22 @@ def check_types(catalyst: Catalyst, view: str, plan: Node) -> None:
             )
 
 
-def _may_refuse(node: Node) -> bool:
+def _may_refuse(catalyst: Catalyst, node: Node) -> bool:
     """Whether a column of a node may be of a type that is refused: one call, however many there are."""
-    text: str = node.schema().json()
+    text = catalyst.schema_json(node)
     return "interval" in text or "variant" in text or text.count('"struct"') > 1
 
 
 def _written(catalyst: Catalyst, column: Expr, plan: Node) -> str:
     """What a user calls a column: for what a GROUP BY computes, the expression."""
     if catalyst.kind(column) != "AttributeReference":
-        return str(column.sql())
-    if column.name() == _GROUPED:
+        return catalyst.sql(column)
+    if catalyst.name(column) == _GROUPED:
         for node in catalyst.nodes(plan):
-            for each in catalyst.items(node.projectList()) if catalyst.kind(node) == "Project" else ():
+            for each in catalyst.project_list(node) if catalyst.kind(node) == "Project" else ():
                 if catalyst.expr_id(each) == catalyst.expr_id(column) and catalyst.kind(each) == "Alias":
-                    return str(each.child().sql())
-    return str(column.name())
+                    return catalyst.sql(catalyst.child(each))
+    return catalyst.name(column)
 
 
 def refuse_node(catalyst: Catalyst, view: str, node: Node) -> CannotMaintain:
@@ -245,7 +247,7 @@ def check_plan(catalyst: Catalyst, view: str, node: Node, inputs: Collection[int
 
 
 def _check_join(catalyst: Catalyst, view: str, node: Node) -> None:
-    how = node.joinType().toString()
+    how = catalyst.join_type(node)
     if not how.startswith(JOINS):
         raise CannotMaintain(
             view,
@@ -257,11 +259,11 @@ def _check_join(catalyst: Catalyst, view: str, node: Node) -> None:
 
 def _check_aggregate(catalyst: Catalyst, view: str, node: Node) -> None:
     for found in aggregates_in(catalyst, node):
-        in_python = catalyst.kind(found.aggregateFunction()).startswith("PythonUDAF")
-        if in_python and node.groupingExpressions().isEmpty():
+        in_python = catalyst.kind(catalyst.function(found)).startswith("PythonUDAF")
+        if in_python and not catalyst.grouping(node):
             raise CannotMaintain(
                 view,
-                found.sql(),
+                catalyst.sql(found),
                 "a whole input is not given to an aggregate written in Python",
                 f"group by a key, use Spark's own aggregates, or {_ANEW}",
             )

@@ -2,9 +2,8 @@
 
 Before anything is compiled, every plan is walked from its root, and each node that keeps state is known by its
 canonical form: Spark's, in which neither names nor expression ids count, and the inputs below it. A node that is
-met again is not walked into: what is below it exists once, too. Compiling walks the same way. The first to come
-to a common node compiles it and shares its change (`Builder.share`); the others take it from there, under their
-own attributes.
+met again is not walked into: what is below it exists once, too. Rules walk the same way. The first query to come
+to a common node makes its operator; the others read that one, under their own attributes (`nodes.Once`).
 
 What reads a watermark is each view's own: views go by different watermarks, and have late rows of their own.
 
@@ -17,26 +16,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from slipstream.plan import aggregate
-from slipstream.plan.aggregate import Direct
 from slipstream.plan.catalyst import Catalyst, Node
-from slipstream.plan.delta import Delta
+from slipstream.plan.direct import reads_directly
 from slipstream.plan.eventtime import follows, watermarks_in
-from slipstream.plan.topk import LIMITS
-
-STATEFUL = {"Aggregate", "Join", "Window", *LIMITS}
+from slipstream.plan.kinds import STATEFUL
+from slipstream.plan.nodes import Op
+from slipstream.plan.panes import slid
+from slipstream.plan.sums import accumulates
 
 
 @dataclass
 class Common:
-    """A node that keeps state: how often it is used, and what was compiled for it."""
+    """A node that keeps state: how often it is used, which view came to it first, and the operator made there."""
 
     node: Node
     uses: int = 0
     taken: int = 0  # uses that need its change, not only its totals
     view: str = ""
-    delta: Delta | None = None
-    direct: Direct | None = None
+    op: Op | None = None
 
 
 @dataclass
@@ -86,7 +83,7 @@ class Commons:
         meant = self._meant(node)
         known = self._known.setdefault(self._text(meant), [])
         for common in known:
-            if common.node.sameResult(meant):
+            if self.catalyst.same_result(common.node, meant):
                 return common
         known.append(Common(meant))
         return known[-1]
@@ -95,24 +92,25 @@ class Commons:
         """The node with nothing in it that depends on how its columns are called: `k` and `k AS key` are the same."""
         if self.catalyst.kind(node) != "Aggregate":
             return node
-        shown = self.catalyst.items(node.aggregateExpressions())
+        shown = self.catalyst.results(node)
         named = [
             each if self.catalyst.kind(each) == "Alias" else self.catalyst.alias(each, "") for each in shown
         ]
-        keys = self.catalyst.items(node.groupingExpressions())
+        keys = self.catalyst.grouping(node)
         return self.catalyst.aggregate(keys, named, self.catalyst.children(node)[0])
 
     def _text(self, node: Node) -> str:
         leaves = (self.catalyst.leaf_id(each) for each in self.catalyst.nodes(node))
         inputs = [self.names.get(leaf, "") for leaf in leaves if leaf is not None]
-        return "\n".join([self.catalyst.text(node.canonicalized()), *inputs])
+        return "\n".join([self.catalyst.text(self.catalyst.canonical(node)), *inputs])
 
 
 def readable_root(catalyst: Catalyst, plan: Node) -> Node | None:
     """The aggregation at the root of a view that can be read from its totals; None for any other view."""
     while catalyst.kind(plan) == "Sort":
         plan = catalyst.children(plan)[0]
-    if catalyst.kind(plan) != "Aggregate" or not aggregate.accumulates(catalyst, plan):
+    if catalyst.kind(plan) != "Aggregate" or not accumulates(catalyst, plan):
         return None
     kept = not follows(catalyst, plan)
-    return plan if kept and aggregate.reads_directly(catalyst, plan) else None
+    by_pane = kept and slid(catalyst, plan) is not None
+    return plan if kept and reads_directly(catalyst, plan, by_pane) else None

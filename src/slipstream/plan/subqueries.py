@@ -22,7 +22,8 @@ from pyspark.sql.types import StructField, StructType
 
 from slipstream.plan.catalyst import Catalyst, Expr, Node
 from slipstream.plan.existence import enough, without_idle_limits
-from slipstream.plan.topk import LIMITS, limits_over
+from slipstream.plan.kinds import LIMITS
+from slipstream.plan.stretch import limits_over
 
 _TOO_MANY = (
     "[SCALAR_SUBQUERY_TOO_MANY_ROWS] More than one row returned by a subquery used as an expression. "
@@ -45,7 +46,8 @@ def without_subqueries(catalyst: Catalyst, plan: Node) -> Node:
     scalars = [part for part in catalyst.subqueries(node) if catalyst.kind(part) == "ScalarSubquery"]
     if not scalars:
         return node
-    singles = [(scalar, *_single(catalyst, catalyst.plan_in(scalar))) for scalar in scalars]
+    plans = [(scalar, catalyst.plan_in(scalar)) for scalar in scalars]
+    singles = [(scalar, *_single(catalyst, within)) for scalar, within in plans if within is not None]
     kind = catalyst.kind(node)
     if kind == "Filter":
         return _filter(catalyst, node, singles)
@@ -68,8 +70,8 @@ def _above(catalyst: Catalyst, node: Node, singles: list[tuple[Expr, Node, Expr]
 
 def _filter(catalyst: Catalyst, node: Node, singles: list[tuple[Expr, Node, Expr]]) -> Node:
     """A filter, each of its conjuncts as far down as what it reads allows."""
-    pairs = _replacements(catalyst, [node.condition()], singles)
-    waiting = [catalyst.replace(part, pairs) for part in catalyst.split_and(node.condition())]
+    pairs = _replacements(catalyst, [catalyst.filter_condition(node)], singles)
+    waiting = [catalyst.replace(part, pairs) for part in catalyst.split_and(catalyst.filter_condition(node))]
     plan = catalyst.children(node)[0]
     plain = [part for part in waiting if catalyst.refers_only_to(part, plan)]
     waiting = [part for part in waiting if not catalyst.refers_only_to(part, plan)]
@@ -87,11 +89,11 @@ def _aggregate(catalyst: Catalyst, node: Node, singles: list[tuple[Expr, Node, E
     """Subqueries that groups or arguments of aggregates read are joined below. One that only the select list
     reads is joined above, so that its change touches the groups and not the rows.
     """
-    results, keys = catalyst.items(node.aggregateExpressions()), catalyst.items(node.groupingExpressions())
+    results, keys = catalyst.results(node), catalyst.grouping(node)
     found: list[Expr] = []
     for result in results:
         for part in catalyst.subtree(result):
-            if catalyst.kind(part) == "AggregateExpression" and not any(part.equals(f) for f in found):
+            if catalyst.kind(part) == "AggregateExpression" and part not in found:
                 found.append(part)
     inside = [part for expr in [*keys, *found] for part in catalyst.subtree(expr)]
     below = [each for each in singles if any(catalyst.same(each[0], part) for part in inside)]
@@ -103,15 +105,11 @@ def _aggregate(catalyst: Catalyst, node: Node, singles: list[tuple[Expr, Node, E
         bare = _above(catalyst, bare, below)
     shown = [(expr, catalyst.attribute(name)) for expr, name in zip([*keys, *found], named, strict=True)]
     list_above = [
-        catalyst.alias(catalyst.replace(_unnamed(catalyst, result), shown), target.name(), target.exprId())
+        catalyst.alias(catalyst.replace(catalyst.unnamed(result), shown), catalyst.name(target), target)
         for result, target in zip(results, catalyst.output(node), strict=True)
     ]
     over = [each for each in singles if not any(each is known for known in below)]
     return _above(catalyst, catalyst.project(list_above, bare), over)
-
-
-def _unnamed(catalyst: Catalyst, named: Expr) -> Expr:
-    return named.child() if catalyst.kind(named) == "Alias" else named
 
 
 def _replacements(
@@ -130,7 +128,7 @@ def _single(catalyst: Catalyst, subquery: Node) -> tuple[Node, Expr]:
     """A subquery's plan with exactly one row, and the attribute of its value."""
     plan = _one_row(catalyst, without_subqueries(catalyst, without_idle_limits(catalyst, subquery)))
     value = catalyst.output(plan)[0]
-    if value.name() == _MERGED:
+    if catalyst.name(value) == _MERGED:
         fields = catalyst.type_of(value)
         assert isinstance(fields, StructType), "subqueries are merged into a struct"
         by_place = StructType([StructField(f"_{i}", field.dataType) for i, field in enumerate(fields)])
@@ -145,7 +143,7 @@ def _one_row(catalyst: Catalyst, plan: Node) -> Node:
     while catalyst.kind(inner) in ("Project", "SubqueryAlias"):
         inner = catalyst.children(inner)[0]
     kind = catalyst.kind(inner)
-    if kind == "OneRowRelation" or (kind == "Aggregate" and inner.groupingExpressions().isEmpty()):
+    if kind == "OneRowRelation" or (kind == "Aggregate" and not catalyst.grouping(inner)):
         return plan
     constant, found = _constant(catalyst, plan), limits_over(catalyst, plan)
     if constant is not None and found is not None and catalyst.at_most_one_row(plan):
@@ -169,8 +167,8 @@ def _constant(catalyst: Catalyst, plan: Node) -> Expr | None:
     """
     kind = catalyst.kind(plan)
     if kind == "Project":
-        first = _unnamed(catalyst, catalyst.items(plan.projectList())[0])
-        return first if first.foldable() else None
+        first = catalyst.unnamed(catalyst.project_list(plan)[0])
+        return first if catalyst.foldable(first) else None
     if kind not in (*LIMITS, "Union"):
         return None
     known, *others = (_constant(catalyst, child) for child in catalyst.children(plan))

@@ -65,7 +65,9 @@ def measured(catalyst: Catalyst, frame: DataFrame, column: str, watermark: str) 
 
 def measured_watermark(catalyst: Catalyst, node: Node) -> str | None:
     """The watermark whose latest time a node measures; None if it is any other node."""
-    return observed_watermark(node.name()) if catalyst.kind(node) == "CollectMetrics" else None
+    return (
+        observed_watermark(catalyst.metrics_name(node)) if catalyst.kind(node) == "CollectMetrics" else None
+    )
 
 
 def observed_watermark(observation: str) -> str | None:

@@ -275,6 +275,12 @@ class Source(ABC):
     def frame(self, range: JSON) -> DataFrame:  # noqa: A002
         """The rows of a range: the fields of `row_schema`, then the columns that the docstring above lists."""
 
+    def left(self, range: JSON) -> tuple[JSON | None, tuple[str, ...]]:  # noqa: A002
+        """What is left of a range, None for nothing, and the names of what is gone. A source that cannot tell says that
+        all of it is there, and `frame` says otherwise.
+        """
+        return range, ()
+
     def rejected(self, range: JSON) -> DataFrame:  # noqa: A002
         """The bad rows of a range: source, file, line, raw, reason. Only asked for where some were counted."""
         bad = self.frame(range).where(F.col(BAD).isNotNull())

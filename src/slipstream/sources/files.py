@@ -33,6 +33,7 @@ from slipstream.clock import Clock, SystemClock
 from slipstream.columns import BAD, INTERNAL
 from slipstream.durations import seconds
 from slipstream.errors import BadSourceOption, FileChanged, FileMissing, MissingColumn, UnreadableName, listed
+from slipstream.permissions import make_folders
 from slipstream.sources.base import JSON, Cut, Source, quoted, summed, type_name
 from slipstream.sources.leaf import FilesTemplate
 from slipstream.sources.listing import Listing
@@ -116,7 +117,7 @@ class Files(Source):
                 f"format='text' with the schema {self.schema.simpleString()}", "declare one STRING column"
             )
         self._nothing = folder / "nothing"
-        self._nothing.mkdir(parents=True, exist_ok=True)
+        make_folders(self._nothing, folder.parents[1])
         self._folder = folder
         self._listing.settle(None if base is None else Taken(name, folder, base["segments"]))
         for range_ in consumed:
@@ -153,12 +154,20 @@ class Files(Source):
         return Cut({"files": [[file.name, file.size, file.mtime_ns] for file in taken]}, amount)
 
     def forget(self, upto: JSON) -> None:
-        """Delete the files of a range, or move them to the folder's subfolder `_archive`."""
-        for file in _files(upto):
+        """Delete the files of a range, or move them to the folder's subfolder `_archive`. One that has come under the
+        same name meanwhile was never read, and is left for the next look to find.
+        """
+        for file in _files(upto) if self._after_safe != "keep" else ():
             path = self.path / file.name
+            try:
+                details = path.stat()
+            except FileNotFoundError:
+                continue
+            if Seen(file.name, details.st_size, details.st_mtime_ns) != file:
+                continue
             if self._after_safe == "delete":
                 path.unlink(missing_ok=True)
-            elif self._after_safe == "archive" and path.exists():
+            else:
                 (self.path / ARCHIVE).mkdir(exist_ok=True)
                 path.rename(self.path / ARCHIVE / file.name)
 
@@ -168,6 +177,13 @@ class Files(Source):
     def backlog(self) -> int:
         self._listing.look()
         return self._listing.size()
+
+    def left(self, range: JSON) -> tuple[JSON | None, tuple[str, ...]]:  # noqa: A002
+        gone = {file.name for file in _files(range) if not (self.path / file.name).exists()}
+        files = [each for each in range["files"] if each[0] not in gone]
+        return {**range, "files": files} if files else None, tuple(
+            str(self.path / each) for each in sorted(gone)
+        )
 
     def frame(self, range: JSON) -> DataFrame:  # noqa: A002
         frames = [self._layout_frame(layout, paths) for layout, paths in self._by_layout(range).items()]

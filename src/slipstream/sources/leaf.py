@@ -20,6 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from slipstream.jvm import Remembered
+from slipstream.permissions import make_empty
 
 SESSION_SETTINGS = {
     # A large file is split over the cores, ten small ones are not ten tasks.
@@ -131,5 +132,6 @@ class ArrowFrames:
 
 def write_arrow_stream(table: pa.Table, path: Path) -> None:
     """Write what `ArrowFrames` reads, in pieces that Spark may give to several tasks."""
+    make_empty(path)
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table, max_chunksize=100_000)

@@ -2,7 +2,8 @@
 
 Each `append` or `retract` is atomic: its rows enter one epoch together. It is written to the app's store as one Arrow
 IPC stream, numbered, before the call returns (before `attach` it is held, and written then), so that a restarted app
-can replay it, and takes up what was appended and not yet cut. A range is `{"appends": [first, last]}`.
+can replay it, and takes up what was appended and not yet cut. A range is `{"appends": [first, last]}`, with
+`"without": [...]` where appends were lost before their epoch was computed and the user let them go.
 
 The stored columns are those of the frame, those that say how rows apply included, so that reading a range needs
 no transformation at all. What an append means is therefore checked when it is made: a memory source never has bad
@@ -36,6 +37,7 @@ from pyspark.sql.types import BooleanType, LongType, StructField, StructType
 
 from slipstream.columns import DELETE, DIFF
 from slipstream.errors import BadRow, BadSourceOption, InputLost
+from slipstream.permissions import make_folders
 from slipstream.sources.base import JSON, Changes, Cut, Source, last_range, summed
 from slipstream.sources.leaf import ArrowFrames, write_arrow_stream
 from slipstream.sources.rows import Rows, arrow_schema, table
@@ -110,7 +112,7 @@ class Memory(Source):
             )
         super().attach(name, spark, folder, consumed, base)
         self._frames = ArrowFrames(spark, self._stored_schema())
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folders(folder, folder.parents[1])
         with self._lock:
             self._folder = folder
             last = last_range(consumed, base)
@@ -145,12 +147,24 @@ class Memory(Source):
         with self._lock:
             return sum(self._count(number) for number in range(self._cursor, self._next))
 
+    def left(self, range: JSON) -> tuple[JSON | None, tuple[str, ...]]:  # noqa: A002
+        """A range has no holes: what is gone of it is named in it."""
+        gone = []
+        for number in _numbers(range):
+            try:
+                self._checked(number)
+            except InputLost:
+                gone.append(number)
+        without = sorted({*range.get("without", ()), *gone})
+        names = tuple(f"append number {number}" for number in gone)
+        return ({**range, "without": without} if gone else range), names
+
     def frame(self, range: JSON) -> DataFrame:  # noqa: A002
         first, last = range["appends"]
-        if first == last:
+        if first == last and "without" not in range:
             return self._frames.over(self._checked(first))
-        tables = []
-        for number in _through(first, last):
+        tables = [arrow_schema(self._stored_schema()).empty_table()]
+        for number in _numbers(range):
             with pa.memory_map(str(self._checked(number))) as file:
                 tables.append(pa.ipc.open_stream(file).read_all())
         joined = self._home() / f".{first}-{last}-{threading.get_ident()}.joined"
@@ -224,7 +238,7 @@ class Memory(Source):
 
     def _write(self, stored: pa.Table) -> None:
         group = self._next // TOGETHER
-        self._group(group).mkdir(exist_ok=True)
+        make_folders(self._group(group), self._home().parents[1])
         self._look(group)
         temporary = self._home() / f".{self._next:012d}.tmp"
         write_arrow_stream(stored, temporary)
@@ -239,8 +253,10 @@ class Memory(Source):
         """
         while self._next > self._cursor and (number := self._next - 1) in self._rows:
             path = self._path(number)
-            if path.read_bytes()[-len(_END) :] == _END:
-                return
+            with path.open("rb") as file:
+                file.seek(max(0, path.stat().st_size - len(_END)))
+                if file.read() == _END:
+                    return
             path.rename(path.with_name(f".{path.name}.torn"))
             del self._rows[number], self._names[number]
             self._next = number
@@ -316,6 +332,12 @@ def memory(
 def _digest(path: Path) -> str:
     with pa.memory_map(str(path)) as file:
         return xxhash.xxh3_64_hexdigest(file.read_buffer())
+
+
+def _numbers(taken: JSON) -> list[int]:
+    """The appends of a range, without those that were gone before its epoch was computed."""
+    without = set(taken.get("without", ()))
+    return [number for number in _through(*taken["appends"]) if number not in without]
 
 
 def _through(first: int, last: int) -> range:

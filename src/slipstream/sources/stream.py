@@ -34,6 +34,7 @@ from pyspark.sql.worker.plan_data_source_read import records_to_arrow_batches
 
 from slipstream.columns import INTERNAL
 from slipstream.errors import BadSourceOption
+from slipstream.permissions import make_folders
 from slipstream.sources.base import JSON, Cut, Source, last_range, summed
 from slipstream.sources.leaf import ArrowFrames, write_arrow_stream
 from slipstream.sources.rows import arrow_schema
@@ -154,7 +155,7 @@ class Stream(Source):
         placed = StructType([*self.schema.fields, *PLACE])
         batches = records_to_arrow_batches(iter(rows), BATCH, self.schema, self._data_source)
         table = pa.Table.from_batches(_placed(batches, 0), arrow_schema(placed))
-        self._folder.mkdir(parents=True, exist_ok=True)
+        make_folders(self._folder, self._folder.parents[1])
         path = self._folder / f".{threading.get_ident()}.read"
         try:
             write_arrow_stream(table, path)

@@ -35,6 +35,7 @@ import numpy as np
 import xxhash
 
 from slipstream.errors import DamagedSummary
+from slipstream.permissions import file_mode
 
 RECORD = np.dtype([("name", "S16"), ("size", "<i8"), ("mtime", "<i8")])
 INDEX = np.dtype([("first", "S16"), ("digest", "<u8")])
@@ -187,7 +188,9 @@ def _write(folder: Path, records: Array) -> str:
     name: str = xxhash.xxh3_128_hexdigest(index.tobytes())
     temporary = folder / f".{_PREFIX}{uuid.uuid4().hex[:12]}"
     try:
-        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        with os.fdopen(
+            os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, file_mode(folder)), "wb"
+        ) as file:
             file.write(records.tobytes())
             file.write(index.tobytes())
             file.flush()

@@ -1,0 +1,24 @@
+"""Inputs, constants, and what is computed once."""
+
+from __future__ import annotations
+
+from pyspark.sql import functions as F
+
+from slipstream.plan.lower.builder import Delta
+from slipstream.plan.lower.lowering import Lowering
+from slipstream.plan.nodes import Constant, Input, Once
+
+
+def given(low: Lowering, op: Input) -> Delta:
+    """The change of an input under the expression ids that this view's plan has for it."""
+    return low.renamed(low.inputs[op.leaf], op.plan)
+
+
+def once(low: Lowering, op: Once) -> Delta:
+    return low.renamed(low.once(op.key, op.of), op.plan)
+
+
+def constant(low: Lowering, op: Constant) -> Delta:
+    rows = low.build.constant(op.plan)
+    plan = low.catalyst.over(rows, lambda frame: frame.select("*", F.lit(1).cast("long").alias("diff")))
+    return Delta(plan, low.catalyst.output(plan)[-1], None, "free", inserts_only=True)
