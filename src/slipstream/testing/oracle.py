@@ -20,7 +20,7 @@ from slipstream.app import App
 from slipstream.errors import UnknownView
 
 _SHOWN = 5
-_QUICK = {
+QUICK = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.codegen.wholeStage": "false",
@@ -57,8 +57,8 @@ def recompute(app: App, view: str, inputs: Mapping[str, DataFrame]) -> DataFrame
 @contextmanager
 def quick(spark: SparkSession) -> Iterator[None]:
     """Settings under which Spark answers many small queries soonest: what it compiles for one would run once."""
-    before = {key: spark.conf.get(key, None) for key in _QUICK}
-    for key, value in _QUICK.items():
+    before = {key: spark.conf.get(key, None) for key in QUICK}
+    for key, value in QUICK.items():
         spark.conf.set(key, value)
     try:
         yield

@@ -4,7 +4,8 @@ What is generated has one right answer. Windows and top-k order by every column 
 equal rows; and what depends on a row's position goes by one order in all of a query, because of equal rows either may
 be the first in one order and the second in another. What depends on the order of doubles in a sum, or comes out of a
 division, is `shown` and read by nothing further: a last digit must not decide which rows there are. Queries whose text
-has one of `INEXACT` are compared with a tolerance. Maps have no order, so they are shown, and nothing goes by them.
+has one of `INEXACT` are compared with a tolerance. Maps have no order, so they are shown, and nothing goes by them. Of
+strings that a collation takes for equal either may be shown, so they are compared in lower case.
 """
 
 from __future__ import annotations
@@ -50,10 +51,10 @@ _FRAMES = (
 class Generator:
     """Makes queries over the tables and over views by name, out of a random number generator."""
 
-    def __init__(self, random: Random, views: Mapping[str, Query]) -> None:
+    def __init__(self, random: Random, views: Mapping[str, Query], lenient: bool = False) -> None:
         self._random = random
         self._views = views
-        self._make = Expressions(random)
+        self._make = Expressions(random, lenient)
         self._aliases = 0
 
     def query(self, depth: int | None = None) -> Query:
@@ -61,7 +62,7 @@ class Generator:
         depth = self._random.choice((0, 1, 1, 1, 2)) if depth is None else depth
         forms = (
             *(self._plain, self._plain, self._aggregate, self._aggregate, self._window, self._top),
-            *(self._set_operation, self._with, self._rolled_up_union, self._pivot),
+            *(self._set_operation, self._with, self._rolled_up_union, self._pivot, self._firsts),
         )
         return self._random.choice(forms)(depth)
 
@@ -90,7 +91,16 @@ class Generator:
         )
         grouping = random.choice(("ROLLUP({})", "CUBE({})")) if keys and random.random() < 0.15 else "{}"
         group = tuple(dict.fromkeys(key.sql for key in keys))
+        if grouping == "{}" and random.random() < 0.15:
+            window = self._sliding(scope)
+            keys, group = [*keys, Column(f"unix_micros({window}.start)", "number")], (*group, window)
         return Select((*keys, *found), parts, self._where(scope), group, grouping, having)
+
+    def _sliding(self, scope: Sequence[Column]) -> str:
+        """A window over some number as a time, that slides."""
+        time = f"timestamp_seconds(pmod({self._make.of('number', scope, 0)}, 20) - 5)"
+        length, slide, offset = self._random.choice(((4, 1, 0), (6, 4, 1), (5, 5, 2), (7, 3, -2)))
+        return f"window({time}, '{length} seconds', '{slide} seconds', '{offset} seconds')"
 
     def _window(self, depth: int) -> Query:
         random = self._random
@@ -145,13 +155,14 @@ class Generator:
     def _with(self, depth: int) -> Query:
         """A query with a name that is read twice."""
         random = self._random
-        named = random.choice((self._aggregate, self._aggregate, self.query))(max(depth - 1, 0))
+        named = random.choice((self._aggregate, self._decimal_sums, self.query))(max(depth - 1, 0))
         name, one, other = (self._alias(letter) for letter in "wtt")
         scope = outputs(one, named)
         if not _known(scope):
             return named
         if random.random() < 0.5:
             kinds = [self._make.kind_in(scope) for _ in range(random.randint(1, 3))]
+            kinds += ["decimal"] if any(column.kind == "decimal" for column in scope) else []
             sides = (self._side((Part(name, alias),), outputs(alias, named), kinds) for alias in (one, other))
             return With(name, named, SetOperation(random.choice(_SET_OPERATORS), *sides))
         scope += outputs(other, named)
@@ -159,8 +170,22 @@ class Generator:
         parts = (Part(name, one), Part(name, other, f" {random.choice(_JOINS[:5])}", on))
         return With(name, named, Select(self._columns(scope), parts, self._where(scope)))
 
+    def _decimal_sums(self, depth: int) -> Query:
+        """Sums of decimal columns of a table, which Spark adds up as whole numbers where they are narrow."""
+        random = self._random
+        alias, table = self._alias("t"), random.choice(("a", "b", "b"))
+        scope = columns(table, alias)
+        keys = random.sample(
+            [column for column in _known(scope) if column.kind != "decimal"], random.randint(1, 2)
+        )
+        summed = next(column for column in scope if column.kind == "decimal")
+        totals = [Column(f"sum({summed.sql})", "decimal"), Column(f"sum({summed.sql} * 2)", "decimal")]
+        found = (*totals[: random.randint(1, 2)], Column("count(*)", "number"))
+        group = tuple(key.sql for key in keys)
+        return Select((*keys, *found), (Part(table, alias),), self._where(scope), group)
+
     def _rolled_up_union(self, depth: int) -> Query:
-        """Totals of totals, by ROLLUP, of two inputs."""
+        """Totals of totals, by ROLLUP or CUBE, of two inputs."""
         random = self._random
         kinds = [random.choice(COMPARABLE) for _ in range(2)]
         summed: Kind = random.choice(("number", "decimal", "decimal"))
@@ -175,7 +200,8 @@ class Generator:
         *by, total = outputs(alias, union)
         shown = (*by, Column(f"sum({total.sql})", summed), Column("count(*)", "number"))
         group = tuple(key.sql for key in by)
-        return Select(shown, (Part(union, alias),), group=group, grouping="ROLLUP({})")
+        grouping = random.choice(("ROLLUP({})", "CUBE({})"))
+        return Select(shown, (Part(union, alias),), group=group, grouping=grouping)
 
     def _pivot(self, depth: int) -> Query:
         random = self._random
@@ -187,6 +213,22 @@ class Generator:
             (Column("max({})", kinds[1]), Column("min({})", kinds[1]), Column("count({})", "number"))
         )
         return Pivot(self._side(parts, scope, kinds), found, values)
+
+    def _firsts(self, depth: int) -> Query:
+        """For each row of a relation the first rows of another that match it, or a value of the first."""
+        random = self._random
+        relation, alias, scope = self._relation(depth)
+        parts, shown = (Part(relation, alias),), self._columns(scope)
+        rows, matched, inner = self._matching(scope)
+        order = self._ordering(inner)
+        if random.random() < 0.5:
+            first = Select((random.choice(inner),), (rows,), matched, order=order, limit=1)
+            return Select((*shown, Column(f"({first.sql()})", first.kinds[0])), parts)
+        firsts = Select(self._columns(inner), (rows,), matched, order=order, limit=random.randint(1, 2))
+        lateral = Part(
+            firsts, self._alias("t"), random.choice((" JOIN LATERAL", " LEFT JOIN LATERAL")), ("true",)
+        )
+        return Select((*shown, *outputs(lateral.alias, firsts)), (*parts, lateral))
 
     # Pieces
 
@@ -337,6 +379,7 @@ class Generator:
         random = self._random
         kind = self._make.kind_in(scope)
         value = self._make.of(kind, scope)
+        listed = self._make.of("number", scope) if kind == "collated" else value
         summed: Kind = random.choice(
             [c.kind for c in scope if c.kind in ("number", "double", "decimal")] or ["number"]
         )
@@ -353,8 +396,8 @@ class Generator:
                 (f"max({value}){{}}", kind),
                 (f"sum(DISTINCT {term}){{}}", summed),
                 (f"stddev_pop({self._make.of('number', scope, 0)}){{}}", "shown"),
-                (f"sort_array(collect_list({value}){{}})", "shown"),
-                (f"sort_array(collect_set({value}){{}})", "shown"),
+                (f"sort_array(collect_list({listed}){{}})", "shown"),
+                (f"sort_array(collect_set({listed}){{}})", "shown"),
             )
         )
         only = f" FILTER (WHERE {self._make.condition(scope, 0)})" if random.random() < 0.15 else ""

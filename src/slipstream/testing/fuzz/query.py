@@ -12,8 +12,24 @@ from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias, TypeVar
 
 _Piece = TypeVar("_Piece")
-Kind = Literal["number", "double", "decimal", "string", "date", "interval", "struct", "array", "map", "shown"]
-"""Kinds of values that can be compared with each other, but for maps. `shown`: what no further expression reads."""
+Kind = Literal[
+    "number",
+    "double",
+    "decimal",
+    "string",
+    "collated",
+    "date",
+    "timestamp",
+    "interval",
+    "struct",
+    "array",
+    "nested",
+    "map",
+    "shown",
+]
+"""Kinds of values that can be compared with each other, but for maps. `collated`: strings that are equal in either
+case. `shown`: what no further expression reads.
+"""
 
 
 @dataclass(frozen=True)
