@@ -50,7 +50,8 @@ simulate: setup ## engines, agents and replicas on simulated disks that fail in 
 torture: setup ## kill the processes of a running app at random for SECONDS=600, and check that it is never wrong
 	$(BIN)/python -m slipstream.testing.torture --seconds $(SECONDS)
 
-fuzz: setup ## random queries against batch Spark, new ones every time, for SECONDS=600
+fuzz: setup ## the 99 queries of TPC-DS and random queries, for SECONDS=600, against batch Spark
+	$(BIN)/python -m slipstream.testing.tpcds
 	$(BIN)/python -m slipstream.testing.fuzz --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
 
 bench: setup ## measure on this machine

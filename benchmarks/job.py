@@ -12,7 +12,7 @@ from statistics import quantiles
 from typing import Literal
 
 Engine = Literal["slipstream", "rocksdb", "default", "batch"]
-Query = Literal["totals", "revenue", "floor", "tpch"]
+Query = Literal["totals", "revenue", "floor", "tpch", "words"]
 Restart = Literal["cold", "standby"]
 
 ENGINE_NAMES: dict[Engine, str] = {
@@ -32,8 +32,9 @@ class Job:
     every operation of the storage that keeps things safe (a replica, a checkpoint) takes longer, in seconds; None is no
     replica, and a checkpoint on the plain local disk. `restart` kills the engine before the timed files come and
     measures how long it takes until they show. `number` and `scale` say which of TPC-H's queries it is, and over how
-    much data. `attempt` tells measurements apart that are made several times. `checkout` is a folder with another
-    version of Slipstream, which is measured in place of this one.
+    much data; `window` how many seconds the windows are long in which words are counted. `attempt` tells measurements
+    apart that are made several times. `checkout` is a folder with another version of Slipstream, which is measured in
+    place of this one.
     """
 
     engine: Engine
@@ -46,6 +47,7 @@ class Job:
     restart: Restart | None = None
     number: int = 0
     scale: float = 1.0
+    window: int = 0
     attempt: int = 1
     checkout: str = ""
 
@@ -54,6 +56,7 @@ class Job:
         slow = f", storage delayed by {self.delay * 1000:.0f} ms" if self.delay is not None else ""
         again = f", {self.restart} restart" if self.restart else ""
         query = f"{self.query} {self.number}" if self.number else self.query
+        query = f"{query} in {self.window:,} s" if self.window else query
         more = f", attempt {self.attempt}" if self.attempt > 1 else ""
         whose = f" of {self.checkout}" if self.checkout else ""
         return f"{query} over {self.dataset}, {ENGINE_NAMES[self.engine]}{whose}{size}{slow}{again}{more}"

@@ -24,6 +24,7 @@ from pyspark.sql import functions as F
 import slipstream as sl
 from benchmarks.data import CUSTOMERS_SCHEMA, ORDERS_SCHEMA, TOTALS_SCHEMA, Feed
 from benchmarks.job import Job, Measured, percentile
+from benchmarks.words import word_count
 from slipstream.session import epoch_session, start_session
 
 FLOOR_WARM_UP = 60
@@ -124,7 +125,15 @@ def define(app: sl.App, job: Job, landing: Path) -> None:
         files = sl.files(path, format="json", schema=schema, key=key, max_files_per_epoch=limit)
         app.source(name, files)
 
-    if job.query == "totals":
+    if job.query == "words":
+        path = str(landing / "lines")
+        limit = job.files_per_batch
+        app.source("lines", sl.files(path, format="text", schema="value string", max_files_per_epoch=limit))
+
+        @app.view
+        def words(lines: DataFrame) -> DataFrame:
+            return word_count(lines, job.window)
+    elif job.query == "totals":
         source("totals", TOTALS_SCHEMA)
 
         @app.view

@@ -22,6 +22,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from benchmarks import delayed
 from benchmarks.data import CUSTOMERS_SCHEMA, ORDERS_SCHEMA, TOTALS_SCHEMA, Feed
 from benchmarks.job import Job, Measured
+from benchmarks.words import word_count
 
 ROCKSDB = {
     "spark.sql.streaming.stateStore.providerClass": (
@@ -87,9 +88,12 @@ def start(job: Job, spark: SparkSession, landing: Path, folder: Path) -> Streami
         reader = spark.readStream.schema(schema)
         if job.files_per_batch is not None:
             reader = reader.option("maxFilesPerTrigger", job.files_per_batch)
-        return reader.json(str(landing / name))
+        path = str(landing / name)
+        return reader.text(path) if job.query == "words" else reader.json(path)
 
-    if job.query == "totals":
+    if job.query == "words":
+        result = word_count(source("lines", "value string"), job.window)
+    elif job.query == "totals":
         result = source("totals", TOTALS_SCHEMA).groupBy("k").agg(F.sum("v"), F.count("*"))
     else:
         joined = source("orders", ORDERS_SCHEMA).join(source("customers", CUSTOMERS_SCHEMA), "cid")

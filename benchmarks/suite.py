@@ -19,6 +19,7 @@ from benchmarks.job import Engine, Job, Measured, percentile
 from benchmarks.lab import Lab, SideError, WrongAnswer
 from benchmarks.report import Finding, Target
 from benchmarks.tpch import compare, make_tpch
+from benchmarks.words import make_words
 from slipstream.testing.tpch import NUMBERS
 
 GIB = 1 << 30
@@ -51,6 +52,9 @@ class Scale:
     recovery_keys: tuple[int, int] = (2_000_000, 20_000_000)
     stall_files: int = 500
     ages: tuple[int, int] = (100, 1_000_000)
+    word_lines: int = 100_000
+    word_files: int = 12
+    windows: tuple[int, int] = (30, 3_600)
     tpch: float = 1.0
     tpch_files: int = 7
     beside: str = ""
@@ -77,6 +81,9 @@ QUICK = Scale(
     recovery_keys=(20_000, 200_000),
     stall_files=40,
     ages=(100, 20_000),
+    word_lines=5_000,
+    word_files=4,
+    windows=(30, 300),
     tpch=0.01,
     tpch_files=3,
     rounds=1,
@@ -205,6 +212,36 @@ def floor(lab: Lab, scale: Scale) -> list[Finding]:
     return [Finding("floor", what, "ms", *p50), *steps]
 
 
+def windows(lab: Lab, scale: Scale) -> list[Finding]:
+    """Words counted in windows that slide by a second, from files of text lines; then in windows of an hour, which
+    Slipstream has to do at the same cost.
+    """
+    lines = scale.word_lines
+    sizes = Sizes(warm=[2_000] * scale.warm_up + [lines] * 2, timed=[lines] * scale.word_files)
+    dataset = lab.stage("words", lambda folder: make_words(folder, sizes))
+    short, long = scale.windows
+    job = Job("slipstream", "words", dataset, target_latency="2s", window=short)
+    ours = lab.measure(job, watch_memory=True)
+    batch = replace(job, files_per_batch=1)
+    theirs = [lab.measure(replace(batch, engine=engine), watch_memory=True) for engine in scale.stores]
+    best = max(theirs, key=lambda measured: measured.rate)
+    larger = lab.measure(replace(job, window=long), watch_memory=True)
+    what, same = f"words in {short} s that slide by 1", Target("at_least", 0.8)
+    findings = [
+        Finding("windows", what, "rows/s", ours.rate, best.rate, Target("at_least", 10)),
+        Finding("windows", "the same on its own", "rows/s", ours.rate, target=Target("at_least", 100_000)),
+        Finding("windows", f"{long:,} s against {short} s", "rows/s", larger.rate, ours.rate, same),
+    ]
+    peaks = [measured.memory.get("all", 0) / GIB for measured in (ours, best, larger)]
+    if all(peaks):
+        findings += [
+            Finding("windows", "peak private memory", "GiB", peaks[0], peaks[1]),
+            Finding("windows", "the same on its own", "GiB", peaks[0], target=Target("at_most", 2)),
+            Finding("windows", f"{long:,} s against {short} s", "GiB", peaks[2], peaks[0]),
+        ]
+    return findings
+
+
 def versions(lab: Lab, scale: Scale) -> list[Finding]:
     """This version beside another one (`--beside CHECKOUT`), in turn: what a change costs."""
     if not scale.beside:
@@ -278,6 +315,7 @@ Name = Literal[
     "recovery",
     "stall",
     "age",
+    "windows",
     "versions",
     "tpch",
 ]
@@ -294,6 +332,7 @@ BENCHMARKS: dict[Name, Callable[[Lab, Scale], list[Finding]]] = {
     "recovery": recovery,
     "stall": stall,
     "age": age,
+    "windows": windows,
     "versions": versions,
     "tpch": tpch,
 }
