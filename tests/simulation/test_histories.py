@@ -15,11 +15,6 @@ from slipstream.testing.simulation.plan import WEIGHTS, draw
 
 _EACH = 20
 _MANY, _TOGETHER, _FROM = 20_000, 1_000, 1_000_000
-_KNOWN = {
-    1_008_000: "seed 1008343: a store is lost, a standby restores it and is killed, and what the first engine's "
-    "agent told of the lost store is taken for a promise of the new one: refused, although the replica is whole"
-}
-"""Batches in which something is violated, and what."""
 
 
 @pytest.mark.parametrize("first", range(0, 300, _EACH))
@@ -30,13 +25,7 @@ def test_nothing_is_violated(first: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "first",
-    [
-        pytest.param(first, marks=pytest.mark.xfail(reason=_KNOWN[first]) if first in _KNOWN else ())
-        for first in range(_FROM, _FROM + _MANY, _TOGETHER)
-    ],
-)
+@pytest.mark.parametrize("first", range(_FROM, _FROM + _MANY, _TOGETHER))
 def test_nothing_is_violated_in_many_histories(first: int) -> None:
     done = _simulated("--histories", str(_TOGETHER), "--seed", str(first))
     assert done.returncode == 0, done.stdout + done.stderr

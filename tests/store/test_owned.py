@@ -56,6 +56,20 @@ def test_a_store_that_was_made_anew_is_not_changed(claim: Claim, change: Callabl
     assert claim.store.disk.read("file") == b"bytes"
 
 
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_store_that_is_being_made_anew_is_not_changed(
+    claim: Claim, change: Callable[[Owned], object]
+) -> None:
+    """Its claims are numbered from 1 again, and nothing says yet whose it is (seed 1008343 of the simulation)."""
+    disk = SimulatedDisk(Scheduler(1))
+    anew = Store(disk, ModelLayers(disk))
+    assert claim_store(anew, "shop").incarnation == claim.incarnation
+    disk.create("file", b"bytes")
+    with pytest.raises(Superseded):
+        change(replace(anew, owner=IDENTITY.id).owned_by(claim.incarnation))
+    assert disk.read("file") == b"bytes"
+
+
 @pytest.mark.parametrize("owner", OWNERS)
 def test_the_owner_changes_what_it_wants(claim: Claim, owner: Callable[[Claim], Owned]) -> None:
     owned = owner(claim)

@@ -157,15 +157,18 @@ class Store:
 
     def superseded(self, incarnation: int) -> bool:
         """Whether the store is no longer an incarnation's: a later one was claimed, or the store was lost and made
-        anew, where numbers begin with 1 again.
+        anew, where numbers begin with 1 again, or is being made anew: nothing says yet whose it is, although this
+        process has read it.
         """
         if self.last_incarnation() > incarnation:
             return True
+        if self.owner is None:
+            return False
         try:
-            known = self.identity() if self.owner is not None else None
+            known = self.identity()
         except SlipstreamError:  # whose it is cannot be told
             return False
-        return known is not None and known.id != self.owner
+        return known is None or known.id != self.owner
 
     def owned_by(self, incarnation: int) -> Owned:
         """The disk, for a process that works for an incarnation: for as long as that owns the store."""
