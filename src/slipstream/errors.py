@@ -318,9 +318,9 @@ class BadViewOption(SlipstreamError):
 
 
 class NotAStore(SlipstreamError):
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, because: str = "it has no format.json") -> None:
         super().__init__(
-            f"'{path}' is not a Slipstream store: it has no format.json. "
+            f"'{path}' is not a Slipstream store: {because}. "
             "Give the folder that an app was run with (App(..., store=FOLDER)); `slipstream run FILE.py` makes one."
         )
 
@@ -329,6 +329,16 @@ class StoreIsAFile(SlipstreamError):
     def __init__(self, path: str) -> None:
         super().__init__(
             f"'{path}' is a file, and a store is a folder. Give another path: App(..., store=FOLDER)."
+        )
+
+
+class StoreLinkedAway(SlipstreamError):
+    """The path of a store is a symbolic link to nowhere."""
+
+    def __init__(self, path: str, to: str) -> None:
+        super().__init__(
+            f"'{path}' is a link to '{to}', which is not there. Put that folder back (is its disk mounted?), or make "
+            "it if the store is a new one, and run again."
         )
 
 

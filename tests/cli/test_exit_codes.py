@@ -48,6 +48,28 @@ def test_fine(store: Path, tmp_path: Path, code: Code, capsys: pytest.CaptureFix
     assert code("recover", store, "--from", f"file://{tmp_path}/replica", "--to", tmp_path / "new") == FINE
 
 
+@pytest.mark.parametrize("command", [["status"], ["fsck"], ["fsck", "--repair"], ["recover", "--plan"]])
+def test_a_path_that_is_no_store_is_named_as_what_it_is(
+    command: list[str], tmp_path: Path, code: Code, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file").write_text("")
+    (tmp_path / "link").symlink_to("away")
+    said = {
+        "empty": "it has no format.json",
+        "file": "it is a file",
+        "link": "it is a link to 'away', which is not there",
+        "nothing": "there is no such folder",
+    }
+    for name, because in said.items():
+        assert code(*command, tmp_path / name) == REFUSED
+        told = capsys.readouterr()
+        assert told.out == ""
+        assert told.err.startswith(
+            f"error: '{tmp_path / name}' is not a Slipstream store: {because}. Give the"
+        )
+
+
 def test_refused_is_one_message_and_nothing_else(
     store: Path, tmp_path: Path, code: Code, capsys: pytest.CaptureFixture[str]
 ) -> None:

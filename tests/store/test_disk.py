@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slipstream.errors import SlipstreamError, StoreFull, StoreIsAFile, StoreVanished
+from slipstream.errors import SlipstreamError, StoreFull, StoreIsAFile, StoreLinkedAway, StoreVanished
 from slipstream.store.disk import Disk, LocalDisk, WritableDisk
 from slipstream.testing.damage import unflushed
 from slipstream.testing.simulation.disk import SimulatedDisk
@@ -82,6 +82,12 @@ def test_a_store_in_the_place_of_a_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "store").touch()
     with pytest.raises(StoreIsAFile, match="is a file, and a store is a folder"):
         LocalDisk(tmp_path / "store").make_folder("")
+
+
+def test_a_store_behind_a_link_to_nowhere_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("away")
+    with pytest.raises(StoreLinkedAway, match="is a link to 'away', which is not there"):
+        LocalDisk(tmp_path / "link").make_folder("")
 
 
 def test_a_file_that_could_not_be_written_whole_is_not_there(

@@ -170,7 +170,9 @@ def fsck(
 
 def _print_plan(target: str, source: list[str], accept_loss: bool, as_json: bool) -> None:
     """What a start would do now."""
+    from slipstream.durability.recovery import Kind
     from slipstream.durability.start import plan_start
+    from slipstream.errors import NotAStore
     from slipstream.settings import Durability
 
     app: str | None = None
@@ -184,6 +186,8 @@ def _print_plan(target: str, source: list[str], accept_loss: bool, as_json: bool
         durability = Durability(tuple(source or _replicas_of(path)))
     planned = plan_start(path, app, durability, accept_loss=accept_loss)
     plan, estimate = planned.plan, planned.estimate
+    if app is None and plan.kind is Kind.START_EMPTY:  # nobody looks at a folder, or a replica, to hear that
+        raise NotAStore(target)
     begins = plan.error is not None or plan.kind.value == "start empty"
     unchecked = [] if begins else [_QUERIES, *([_INPUT] if plan.again else [])]
     if as_json:
@@ -223,7 +227,7 @@ def _replicas_of(path: Path) -> list[str]:
     from slipstream.durability.board import read_replication
     from slipstream.store.store import Store
 
-    return list(read_replication(Store.at(path).disk).replicas)
+    return list(read_replication(Store.in_folder(path).disk).replicas)
 
 
 def _in_words(kind: str, epoch: int, again: int, size: int) -> str:

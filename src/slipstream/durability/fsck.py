@@ -104,7 +104,7 @@ class Repaired:
 
 def check_store(path: str | Path) -> Checked:
     """Look through a store."""
-    store = Store.at(path)
+    store = Store.in_folder(path)
     local = survey(store, whole=True, deep=True)
     if not local.life:
         raise NotAStore(str(path))
@@ -544,7 +544,7 @@ def repair(path: str | Path, urls: Sequence[str], opener: Opener = Replica) -> R
     """Mend a store that no engine has: with what replicas hold, and out of itself. It never goes back to an older
     epoch: where that is the only way, it says so, and which views could be computed anew instead.
     """
-    store = Store.at(path)
+    store = Store.in_folder(path)
     local = survey(store, whole=True, deep=True)
     if not local.life:
         raise NotAStore(str(path))

@@ -30,6 +30,7 @@ from slipstream.errors import (
     StoreFull,
     StoreInUse,
     StoreIsAFile,
+    StoreLinkedAway,
     StoreReadOnly,
     StoreTrouble,
     StoreUnreadable,
@@ -203,6 +204,8 @@ class LocalDisk:
             if not name:
                 if self._root.is_file():
                     raise StoreIsAFile(str(self._root))
+                if self._root.is_symlink() and not self._root.exists():
+                    raise StoreLinkedAway(str(self._root), str(self._root.readlink()))
                 self._root.mkdir(parents=True, exist_ok=True, mode=self._folder_mode)
                 _fsync(self._root.parent)
             at = self._root

@@ -103,11 +103,23 @@ class Store:
         return Store(LocalDisk(root, shared=shared), LocalLayers(root))
 
     @staticmethod
+    def in_folder(path: str | Path) -> Store:
+        """Whatever is in a folder, be it a store or not; an error that says what is there where there is none."""
+        store = Store.at(path)
+        if store.root.is_symlink() and not store.root.exists():
+            raise NotAStore(str(path), f"it is a link to '{store.root.readlink()}', which is not there")
+        if not store.root.exists():
+            raise NotAStore(str(path), "there is no such folder")
+        if not store.root.is_dir():
+            raise NotAStore(str(path), "it is a file")
+        return store
+
+    @staticmethod
     def existing(path: str | Path) -> Store:
         """A store to read; an error where there is none."""
-        store = Store.at(path)
+        store = Store.in_folder(path)
         refuse_links(store.root)
-        if not store.root.is_dir() or store.identity() is None:
+        if store.identity() is None:
             raise NotAStore(str(path))
         return store
 
