@@ -241,14 +241,36 @@ def test_an_engine_that_beats_while_it_holds_input_is_left_alone() -> None:
     assert tale.watch.engine.ran == 600
 
 
-def test_silence_counts_as_running_once_it_is_over() -> None:
+def test_of_a_silence_a_second_counts_as_running_once_it_is_over() -> None:
     tale = Tale()
     tale.run(1, 5)
     tale.silence(8)
     assert tale.watch.engine is not None
     assert tale.watch.engine.ran == 0
     tale.run(1, 5)
-    assert tale.watch.engine.ran == 9
+    assert tale.watch.engine.ran == 1
+
+
+def test_a_long_epoch_that_fails_is_no_progress() -> None:
+    """Else an engine that fails after a minute each time is started for ever, and one whose epoch takes long is never
+    given more time than it was killed for (seed 1795023177221 of the simulation).
+    """
+    tale = Tale(Policy(stuck_after=60, give_up_after=2))
+    tale.run(1, 5)
+    assert unsaid(tale.silence(60) + tale.look()) == [Kill(1)]
+    tale.end(1, -9)
+    tale.run(2, 5)
+    tale.silence(100)
+    tale.run(2, 5)  # the epoch failed, and is tried once more
+    assert tale.watch.patience == 2
+    assert unsaid(tale.silence(100)) == []
+    for number in (2, 3):
+        tale.end(number, 1)
+        tale.silence(3)
+        tale.run(number + 1, 5)
+        tale.silence(100)
+        tale.run(number + 1, 5)
+    assert isinstance(tale.end(4, 1)[-1], Leave)
 
 
 def test_time_in_which_the_supervisor_did_not_run_does_not_count() -> None:

@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from slipstream.durability.fsck import check_store
 from slipstream.durability.restore import heal_layer, heal_store
+from slipstream.durability.survey import survey
 from slipstream.errors import DamagedLayer
+from slipstream.store.layout import SUSPECTED
 from slipstream.store.store import claim_store
 from slipstream.testing.pretend import BAG, KEYED, Pretend, contents, expected
 from slipstream.trace import LayerName, list_layers
@@ -84,6 +87,21 @@ def test_what_nobody_has_stays_as_it_is(engine: Pretend, url: str, tmp_path: Pat
     shutil.rmtree(tmp_path / "replica")
     assert not heal_layer(engine.store, engine.claim.incarnation, KEYED, name, [url])
     assert (engine.root / KEYED / name.filename).exists()
+
+
+def test_what_an_engine_could_not_replace_is_read_whole_by_the_next_start(
+    engine: Pretend, url: str, tmp_path: Path
+) -> None:
+    name = largest(engine.root, KEYED)
+    rot(engine.root, KEYED, name)
+    assert survey(engine.store).damaged == {}
+    assert heal_store(engine.claim, []) == ()
+    assert set(survey(engine.store).damaged) == {(KEYED, name)}
+    (engine.root / SUSPECTED).write_bytes(b"not what was written")
+    assert set(survey(engine.store).damaged) == {(KEYED, name)}
+    assert SUSPECTED in [finding.where for finding in check_store(engine.root).findings]
+    assert heal_store(engine.claim, [url]) == (f"{KEYED}/{name.filename}",)
+    assert not (engine.root / SUSPECTED).exists()
 
 
 def test_a_damaged_object_is_not_taken_for_the_layer(engine: Pretend, url: str, tmp_path: Path) -> None:

@@ -53,7 +53,8 @@ class Policy:
 @dataclass(frozen=True)
 class Engine:
     """A process that was started: its last sign of life, for how long it has been silent, and how long it had run when
-    it gave that sign. Silence counts as running only once it is over: a stuck engine does not run.
+    it gave that sign. Of a silence only what lies between two looks counts as running, once it is over: a stuck engine
+    does not run, nor one that is at an epoch which may yet fail.
     """
 
     number: int
@@ -71,7 +72,9 @@ class Engine:
         """After a look, `seconds` after the one before."""
         if beat is None or beat.count == self.beat.count:
             return replace(self, silent=self.silent + seconds)
-        ran = self.ran + self.silent + seconds if self.beat.state == "running" else self.ran
+        ran = (
+            self.ran + min(self.silent + seconds, MOST_COUNTED) if self.beat.state == "running" else self.ran
+        )
         first = beat.epoch if beat.state == "running" and self.first_epoch is None else self.first_epoch
         return replace(self, beat=beat, silent=0.0, ran=ran, first_epoch=first)
 

@@ -34,6 +34,7 @@ from slipstream.durability.replica import Objects, Replica, checked_body, shown
 from slipstream.durability.splice import splice
 from slipstream.durability.start import start
 from slipstream.durability.survey import highest_incarnation, log_numbers, read_file, read_log, survey
+from slipstream.durability.suspects import read_suspects, write_suspects
 from slipstream.durability.work import LocalWork
 from slipstream.errors import (
     CannotRecover,
@@ -168,6 +169,8 @@ class _StoreCheck:
             raw = read_file(self._disk, name)
             if raw is not None and decode_replication(raw) is None:
                 self._find(name, "it cannot be read: it says what was persisted and safe")
+        if read_suspects(self._disk) is None:
+            self._find(layout.SUSPECTED, "it cannot be read: a start reads every layer whole")
         if self._local.restoring is not None:
             self._find(
                 layout.RESTORING, f"a recovery was begun and not finished ({self._local.restoring.said})"
@@ -390,7 +393,13 @@ def _is_known(name: str) -> bool:
     parts = name.split("/")
     match parts:
         case [
-            layout.FORMAT | layout.CATALOG | layout.LOCK | layout.PROGRESS | layout.AWAY | layout.RESTORING
+            layout.FORMAT
+            | layout.CATALOG
+            | layout.LOCK
+            | layout.PROGRESS
+            | layout.SUSPECTED
+            | layout.AWAY
+            | layout.RESTORING
         ]:
             return True
         case [layout.COPIES, layout.FORMAT | layout.CATALOG | layout.PROGRESS]:
@@ -563,6 +572,7 @@ def repair(path: str | Path, urls: Sequence[str], opener: Opener = Replica) -> R
     try:
         started = start(claim, app, Durability(tuple(urls)), objects=opener, lazily=False, deep=True)
         claims = _put_back_claims(started.claim, started.identity.app)
+        write_suspects(started.claim.owned, ())  # every byte was read
     except (CannotRecover, WouldLose) as error:
         return Repaired((), check_store(path), refused=str(error))
     finally:

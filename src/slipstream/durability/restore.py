@@ -30,6 +30,7 @@ from slipstream.durability.joining import Guarded, Opener
 from slipstream.durability.recovery import Plan, substitutes_for
 from slipstream.durability.replica import Objects, Replica, shown
 from slipstream.durability.survey import log_numbers, read_log, survey, write_restoring
+from slipstream.durability.suspects import write_suspects
 from slipstream.durability.work import LayerWork, LocalWork
 from slipstream.errors import ChecksumMismatch, MissingLayer
 from slipstream.store import chain, documents, layout
@@ -258,10 +259,9 @@ def heal_store(
         urls, opener, work or LocalWork(store), clock or SystemClock(), parallel=parallel
     )
     local = survey(store, whole=True, deep=True)
-    if not local.damaged:
-        return ()
-    remotes = [look(url, opener, bringing.clock) for url in urls]
+    remotes = [look(url, opener, bringing.clock) for url in urls] if local.damaged else ()
     healed = replaced(store, claim.incarnation, local, sorted(local.damaged), remotes, bringing)
+    write_suspects(claim.owned, set(local.damaged) - set(healed))
     return tuple(f"{trace}/{name.filename}" for trace, name in healed)
 
 

@@ -13,6 +13,7 @@ from contextlib import suppress
 from slipstream.durability.board import PLACES, Replication, decode_replication
 from slipstream.durability.evidence import Layer, Local, Restoring
 from slipstream.durability.splice import Chain
+from slipstream.durability.suspects import read_suspects
 from slipstream.errors import DamagedDocument, DamagedLayer, NewerFormat, OlderFormat, SlipstreamError
 from slipstream.store import documents, layout
 from slipstream.store.catalog import Catalog, read_catalog
@@ -42,6 +43,9 @@ def survey(store: Store, *, whole: bool = False, deep: bool = False) -> Local:
         names[trace] = valid(listed, barriers)
     persisted = persisted_epoch(progress, fences)
     suspected = set(progress.damaged) if progress is not None else set()
+    suspects = read_suspects(disk)
+    deep = deep or suspects is None
+    suspected |= suspects or set()
     layers: dict[str, tuple[LayerName, ...]] = {}
     damaged: dict[Layer, str] = {}
     digests: dict[Layer, str] = {}

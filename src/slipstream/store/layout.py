@@ -13,6 +13,7 @@
     traces/VIEW/TRACE/    layers, and the fences that say which of them count
     progress.json         how far the local disk and the replicas are; what went wrong last, by part
     events/               what engine and agent did, a line an event, bounded in size
+    suspected.json        layers that an engine found damaged, and nobody could replace
     away.json             layers that a restore left on a replica
     restoring             there while a restore is under way
 
@@ -37,6 +38,7 @@ SOURCES = "sources"
 TRACES = "traces"
 PROGRESS = "progress.json"
 EVENTS = "events"
+SUSPECTED = "suspected.json"
 AWAY = "away.json"
 RESTORING = "restoring"
 SPOOL = ".spool"
