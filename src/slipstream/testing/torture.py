@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from slipstream.cli.heartbeat import Beat
+from slipstream.durability.board import read_replication
 from slipstream.errors import StoreVanished
 from slipstream.observe import read_view
 from slipstream.store.disk import LocalDisk
@@ -216,7 +217,10 @@ class Torture:
         )
 
     def _lose_store(self, number: int) -> None:
-        """All processes die, the local folder is gone, and the same command is given again."""
+        """All processes die, the local folder is gone, and the same command is given again. Not before a replica has
+        something: a store that is lost during its first upload is not made anew without the user's consent.
+        """
+        self._until(lambda: read_replication(self._disk).safe > 0, "a replica that has an epoch")
         began, before, fed = time.monotonic(), self._frontier(), self._feed.fed
         for engine in children_of(self._supervisor.pid):
             with suppress(ProcessLookupError):
