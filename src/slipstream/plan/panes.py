@@ -7,8 +7,8 @@ and arguments too, and the key that is the window becomes the number of a pane (
 expressions say of the window, its length, slide and offset, is read from the first and the last of them.
 
 Anything that is not recognised stays as it is and is expanded: keys or arguments that depend on the window,
-conditions on the window, and aggregations that follow a watermark. A row may be late for some of its windows and on
-time for others, so there a row is told apart by its window before it is added up.
+conditions on the window, windows of very many panes, and aggregations that follow a watermark. A row may be late for
+some of its windows and on time for others, so there a row is told apart by its window before it is added up.
 """
 
 from __future__ import annotations
@@ -20,6 +20,11 @@ from pyspark.sql.types import DataType
 from slipstream.dataflow.sliding import Sliding
 from slipstream.plan.catalyst import Catalyst, Expr, Node
 from slipstream.plan.sums import accumulates
+
+_MOST_PANES = 1 << 16
+"""The panes of a window, at most: 10 s that slide by 3.333333 s are 10,000,000 panes of a microsecond, and four windows
+a row. A day that slides by two seconds is still by panes.
+"""
 
 _WRAPPERS = {"KnownNullable", "KnownNotNull", "Alias"}
 
@@ -68,7 +73,7 @@ def slid(catalyst: Catalyst, node: Node) -> Slid | None:
     if kind != "Expand":
         return None
     found = windows_of(catalyst, below)
-    if found is None:
+    if found is None or found.sliding.reach > _MOST_PANES:
         return None
     rewrite(found.others)
     conditions = [each for each in conditions if not bounds_window(catalyst, each, found.time, found.window)]

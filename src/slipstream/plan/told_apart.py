@@ -8,7 +8,18 @@ from collections.abc import Iterable
 
 from slipstream.plan.catalyst import Catalyst, Expr
 
-_UNLIKE = ("struct", "array", "map", "float", "double", "variant", "interval", "void", "udt")
+_UNLIKE = (
+    "struct",
+    "array",
+    "map",
+    "float",
+    "double",
+    "variant",
+    "interval",
+    "void",
+    "udt",
+    "string collate",
+)
 """Types of keys that Arrow does not tell apart as Spark does."""
 
 

@@ -86,6 +86,23 @@ def test_a_query_becomes_these_operators(
     assert compiling.tree(spark, query) == tree
 
 
+def test_windows_of_very_many_panes_are_expanded(spark: SparkSession, compiling: Compiling) -> None:
+    """Their panes would be of a microsecond."""
+    query = "SELECT k, count(*) AS n FROM events GROUP BY window(at, '10 seconds', '{} microseconds'), k"
+    assert "Panes" not in compiling.tree(spark, query.format(3333333))
+    assert "Panes" in compiling.tree(spark, query.format(2500000))
+
+
+def test_rows_with_collated_strings_are_not_counted_together(
+    spark: SparkSession, compiling: Compiling
+) -> None:
+    """Spark would take those for one that are equal by their collation, and not the same."""
+    query = """SELECT n, min(cast(c AS binary)) AS b FROM (SELECT at, k AS n, cast(k AS string){} AS c FROM clicks)
+        GROUP BY window(at, '10 seconds', '5 seconds'), n"""
+    assert "Alike" in compiling.tree(spark, query.format(""))
+    assert "Alike" not in compiling.tree(spark, query.format(" COLLATE UTF8_LCASE"))
+
+
 def test_every_rule_has_a_file_of_cases() -> None:
     told = {rule.__module__.rpartition(".")[2] for rule in RULES}
     assert told == {path.stem for path in HERE.glob("*.txt")}
