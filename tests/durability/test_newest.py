@@ -100,6 +100,16 @@ def test_whatever_becomes_of_a_log_no_older_epoch_is_the_present(
     assert wrong == []
 
 
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_a_log_under_the_name_of_a_later_incarnation_is_no_present(store: Store, number: int) -> None:
+    """A copy with a higher number: all that an older log tells would count, and no witness against it."""
+    shutil.copy(store.root / lineage_log(number), store.root / lineage_log(91))
+    with pytest.raises(LostLineage):
+        newest_epoch(store)
+    with pytest.raises(LostLineage):
+        read_view(store.root, "events")
+
+
 def test_without_an_agent_only_a_crash_before_publishing_looks_the_same(intact: Path, tmp_path: Path) -> None:
     """What the agent has told is gone too: the layers are all that is left to say so."""
     shown = {}

@@ -41,7 +41,7 @@ from slipstream.store.history import Base, Folding, History, Place
 from slipstream.store.layout import BASE, EARLIER_BASE, LINEAGE, lineage_log, log_number
 from slipstream.store.records import Began, Computed, Record, decode_record, encode_record, is_link
 
-_TAIL = 1 << 16
+_HEAD, _TAIL = 1 << 12, 1 << 16
 _ANCHOR = 1 << 12
 
 
@@ -354,12 +354,15 @@ def computed_frontier(disk: Disk) -> int:
 
 
 def log_end(disk: Disk) -> LogEnd:
-    """Where the newest log ends. Costs one read of its last bytes, whatever its length."""
+    """Where the newest log ends. Costs a read of its first bytes and of its last ones, whatever its length."""
     torn = False
     for number in reversed(_Logs(disk).numbers):
         name = lineage_log(number)
         try:
             size = disk.size(name)
+            if _is_anothers(disk.read(name, 0, _HEAD), number):
+                torn = True
+                continue
             reach = _TAIL
             while True:
                 found = _end_of(disk.read(name, max(0, size - reach)), from_start=reach >= size)
@@ -375,6 +378,15 @@ def log_end(disk: Disk) -> LogEnd:
         except IsADirectoryError:
             torn = True
     return LogEnd(torn=torn)
+
+
+def _is_anothers(raw: bytes, number: int) -> bool:
+    """Whether a log that begins like this is that of another incarnation, under a name that is not its own."""
+    try:
+        first = decode_record(chain.body_of(raw.partition(b"\n")[0][17:]))
+    except (ValueError, DamagedLineage):
+        return False
+    return isinstance(first, Began) and first.incarnation != number
 
 
 def _end_of(raw: bytes, *, from_start: bool) -> tuple[int, bool, bool] | None:
