@@ -15,7 +15,8 @@ settings.register_profile("same every time", deadline=None, derandomize=True)
 settings.load_profile("same every time")
 
 # Each test has plans and generated code of its own: what a JVM would compile thoroughly is not run again.
-os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
+# With its default cache for what is compiled so, it would stop to compile half-way.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=512m")
 
 LONGEST = "torture/test_torture.py"
 

@@ -160,6 +160,11 @@ EPOCH = (
         "no limit: with any other, Spark measures the whole batch again after every row",
     ),
     Setting(
+        "spark.sql.objectHashAggregate.sortBased.fallbackThreshold",
+        str(2**31 - 1),
+        "beyond it Spark aggregates a group in two parts, whose sum of doubles is not that of the group in one",
+    ),
+    Setting(
         "spark.sql.legacy.allowHashOnMapType",
         "true",
         "Spark sorts the entries of a map that is grouped by, so that equal maps have equal hashes",

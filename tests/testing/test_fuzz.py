@@ -104,6 +104,7 @@ def test_queries_depend_on_the_seed_alone_and_cover_every_form() -> None:
         ),
         *("COLLATE", "date_trunc(", "AS DATE)", "array(named_struct(", "CUBE"),
         *("array(", "map_filter(", "(SELECT DISTINCT", "LIMIT 1) AS", "UNION ALL (SELECT"),
+        *("listagg(DISTINCT", "kurtosis("),
     ):
         assert form in whole, form
 

@@ -27,13 +27,16 @@ from slipstream.dataflow.join import probe, split_sides, touched
 from slipstream.dataflow.operator import Operator
 from slipstream.dataflow.task import Task, emit, prefixed
 from slipstream.trace import rows as trace_rows
-from slipstream.trace.rows import integers
+from slipstream.trace.rows import column, integers
+
+PLACED = ("h", "place")
+"""Columns of rows whose order is told."""
 
 
 @dataclass(frozen=True)
 class Regroup(Operator):
     """One keyed node. Input columns as Join's: side, h, r, k0.., a0.., b0.., diff; a node with one input has
-    no b columns.
+    no b columns. placed: whether rows leave with the hash of their key and their place in the order.
     """
 
     name: str
@@ -41,17 +44,19 @@ class Regroup(Operator):
     input: pa.Schema
     everything: bool = False  # an aggregate without keys
     timed: tuple[Timed, ...] = ()
+    placed: bool = False
 
     @property
     def known_by(self) -> str:
         return self.traces[0]
 
     def output(self) -> pa.Schema:
-        """tag (which input; of a ghost, -1), side (-1 before, 1 after), keys, values of the first input, values of
-        the second.
+        """tag (which input; of a ghost, -1), side (-1 before, 1 after), h and place where rows are placed, keys, values
+        of the first input, values of the second.
         """
         values = [field for field in self.input if field.name[0] in "kab"]
-        return pa.schema([("tag", pa.int32()), ("side", pa.int32()), *values])
+        placed = [(name, pa.int64()) for name in PLACED] if self.placed else []
+        return pa.schema([("tag", pa.int32()), ("side", pa.int32()), *placed, *values])
 
     def run(self, task: Task, table: pa.Table) -> Iterator[pa.RecordBatch]:
         table = on_time(task, self.timed, table)
@@ -71,6 +76,7 @@ class Regroup(Operator):
     def _ghosts(self, sides: tuple[int, ...]) -> Iterator[pa.RecordBatch]:
         schema = self.output()
         known = {"tag": pa.array([-1] * len(sides), pa.int32()), "side": pa.array(sides, pa.int32())}
+        known |= {name: pa.array([0] * len(sides), pa.int64()) for name in PLACED}
         arrays = [known[f.name] if f.name in known else pa.nulls(len(sides), f.type) for f in schema]
         yield from emit(pa.Table.from_arrays(arrays, schema=schema))
 
@@ -83,6 +89,7 @@ class Regroup(Operator):
         known |= {f"{own}{i}": value for i, value in enumerate(prefixed(repeated, "v"))}
         known["tag"] = pa.array(np.full(length, tag, dtype=np.int32))
         known["side"] = pa.array(np.full(length, side, dtype=np.int32))
+        known |= {"h": column(repeated, "h"), "place": pa.array(np.arange(length))}
         schema = self.output()
         arrays = [known[f.name] if f.name in known else pa.nulls(length, f.type) for f in schema]
         yield from emit(pa.Table.from_arrays(arrays, schema=schema))

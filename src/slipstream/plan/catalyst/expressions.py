@@ -103,9 +103,13 @@ class Expressions(Parsing):
 
     def normalised(self, key: Expr) -> Expr:
         """A grouping or join key as Spark compares it: one NaN, one zero, and strings by their collation."""
+        return self._one_zero(self.collation_key(key))
+
+    def _one_zero(self, expr: Expr) -> Expr:
+        """An expression with one NaN and one zero."""
         optimizer = self._jvm.org.apache.spark.sql.catalyst.optimizer
         rule = getattr(getattr(optimizer, "NormalizeFloatingNumbers$"), "MODULE$")
-        return Expr(rule.normalize(self.collation_key(key).java))
+        return Expr(rule.normalize(expr.java))
 
     def collation_key(self, key: Expr) -> Expr:
         """An expression with bytes in the place of strings that have a collation, equal where those are."""
@@ -165,29 +169,17 @@ class Expressions(Parsing):
     # Aggregate expressions
 
     def filtered(self, aggregate: Expr, condition: Expr) -> Expr:
-        """An aggregate expression over only those of its rows for which the condition is true. Over distinct values it
-        is one over NULLs in the place of the others: Spark can not filter `listagg(DISTINCT x) WITHIN GROUP`.
-        """
-        function = self.function(aggregate)
-        arguments = self.children(function)
-        if self.is_distinct(aggregate) and not all(self.foldable(each) for each in arguments):
-            masked = [self._masked(each, condition) for each in arguments]
-            return self.replace(aggregate, [(function, self._over(function, masked))])
+        """An aggregate expression over only those of its rows for which the condition is true."""
         only = self.only_where(aggregate)
         both = condition if only is None else Expr(self._exprs.And(only.java, condition.java))
         return self._aggregate_expression(aggregate, self.is_distinct(aggregate), both)
 
-    def _masked(self, argument: Expr, condition: Expr) -> Expr:
-        """An argument of an aggregate, and NULL where a condition is not true."""
-        if self.foldable(argument):
-            return argument
-        if argument.kind == "SortOrder":
-            return self._over(argument, [self._masked(each, condition) for each in self.children(argument)])
-        null = self._object("Literal").create(None, self.jvm_type(argument).java)
-        return Expr(self._exprs.If(condition.java, argument.java, null))
-
-    def _over(self, expr: Expr, children: Iterable[Expr]) -> Expr:
-        return Expr(expr.java.withNewChildren(self._sequence(children)))
+    def of_all_values(self, aggregate: Expr) -> Expr:
+        """An aggregate expression without its DISTINCT, over values as Spark shows those that it has told apart."""
+        function = self.function(aggregate)
+        shown = [self._one_zero(each) for each in self.children(function)]
+        over = Expr(function.java.withNewChildren(self._sequence(shown)))
+        return self.replace(self.without_distinct(aggregate), [(function, over)])
 
     def without_distinct(self, aggregate: Expr) -> Expr:
         """An aggregate expression over all of its rows."""

@@ -9,14 +9,16 @@ partition, where they are put into the order that an aggregate goes by.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, LongType
 
-from slipstream.dataflow.regroup import Regroup
+from slipstream.dataflow.regroup import PLACED, Regroup
 from slipstream.plan.catalyst import Catalyst, Expr, Node
 from slipstream.plan.lower.builder import Columns, Delta
+from slipstream.plan.lower.distinct import marked
 from slipstream.plan.lower.eventtime import keyed
 from slipstream.plan.lower.lowering import Lowering
 from slipstream.plan.lower.sides import both_sides, pairs_of
@@ -26,24 +28,31 @@ from slipstream.plan.sums import aggregates_in
 
 def regroup_aggregate(low: Lowering, op: RegroupAggregate) -> Delta:
     catalyst = low.catalyst
-    below, side, tag = _touched(low, op, op.keys, everything=op.whole)
-    results = catalyst.results(op.plan)
+    found = [(each, each) for each in aggregates_in(catalyst, op.plan)]
+    placed = any(catalyst.is_distinct(each) for each, _ in found)
+    touched = _touched(low, op, op.keys, everything=op.whole, placed=placed)
+    below, orders = touched.rows, list(op.orders)
     if op.whole:
-        real = catalyst.at_least_zero(tag)
-        found = [(each, catalyst.filtered(each, real)) for each in aggregates_in(catalyst, op.plan)]
-        results = [catalyst.replace(result, found) for result in results]
-    if op.orders:
-        below = catalyst.sort(op.orders, below, everywhere=False)
-    keys = [*catalyst.grouping(op.plan), side]
-    evaluated = catalyst.aggregate(keys, [*results, side], below)
-    return _signed(catalyst, op.plan, evaluated, catalyst.column(side))
+        real = catalyst.at_least_zero(touched.tag)
+        found = [(each, catalyst.filtered(each, real)) for each, _ in found]
+    if touched.place is not None:
+        group = [*catalyst.grouping(op.plan), touched.side]
+        below, once = marked(low.build, below, group, *touched.place, [new for _, new in found])
+        found = [(old, dict(once).get(new, new)) for old, new in found]
+        orders.append(catalyst.sort_order(touched.place[1], descending=False))
+    if orders:
+        below = catalyst.sort(orders, below, everywhere=False)
+    results = [catalyst.replace(result, found) for result in catalyst.results(op.plan)]
+    keys = [*catalyst.grouping(op.plan), touched.side]
+    evaluated = catalyst.aggregate(keys, [*results, touched.side], below)
+    return _signed(catalyst, op.plan, evaluated, catalyst.column(touched.side))
 
 
 def regroup_window(low: Lowering, op: RegroupWindow) -> Delta:
     catalyst = low.catalyst
-    below, side, _ = _touched(low, op, op.keys)
-    evaluated = catalyst.window(op.plan, [*op.keys, side], below)
-    return _signed(catalyst, op.plan, evaluated, catalyst.column(side))
+    touched = _touched(low, op, op.keys)
+    evaluated = catalyst.window(op.plan, [*op.keys, touched.side], touched.rows)
+    return _signed(catalyst, op.plan, evaluated, catalyst.column(touched.side))
 
 
 def regroup_join(low: Lowering, op: RegroupJoin) -> Delta:
@@ -69,12 +78,21 @@ def regroup_join(low: Lowering, op: RegroupJoin) -> Delta:
     return _signed(catalyst, op.plan, joined, F.coalesce(*shown))
 
 
-def _touched(
-    low: Lowering, op: Keyed, keys: Sequence[Expr], everything: bool = False
-) -> tuple[Node, Expr, Expr]:
-    """The rows of the touched groups, before and after, as the node's child; the attribute that tells them
-    apart, and the one that tells ghosts.
+@dataclass(frozen=True)
+class _Touched:
+    """The rows of the touched groups, before and after, as a node's child. side: the attribute that tells the two
+    apart; tag: the one that tells ghosts; place: if asked for, what rows of a group lie together by, and their order.
     """
+
+    rows: Node
+    side: Expr
+    tag: Expr
+    place: tuple[Expr, Expr] | None
+
+
+def _touched(
+    low: Lowering, op: Keyed, keys: Sequence[Expr], everything: bool = False, placed: bool = False
+) -> _Touched:
     catalyst, build = low.catalyst, low.build
     child = low.delta(op.input)
     normal = [catalyst.normalised(key) for key in keys]
@@ -90,11 +108,13 @@ def _touched(
     more, timed = keyed(build, op, [(each.attribute, each.column) for each in stored], columns)
     columns |= more
     columns["diff"] = (catalyst.column(child.diff), LongType())
-    operator = Regroup(low.view, op.kept, build.input_schema(columns), everything, timed)
+    operator = Regroup(low.view, op.kept, build.input_schema(columns), everything, timed, placed)
     ran = build.stage(child.plan, columns, operator)
-    side, tag = build.out(ran, "side"), build.out(ran, "tag")
-    rows = catalyst.project([*build.restored(ran, stored), side, tag], ran)
-    return rows, catalyst.attribute(side), catalyst.attribute(tag)
+    names = ("side", "tag", *(PLACED if placed else ()))
+    told = [build.out(ran, name) for name in names]
+    rows = catalyst.project([*build.restored(ran, stored), *told], ran)
+    side, tag, *place = map(catalyst.attribute, told)
+    return _Touched(rows, side, tag, (place[0], place[1]) if place else None)
 
 
 def _signed(catalyst: Catalyst, node: Node, evaluated: Node, side: Column) -> Delta:

@@ -5,7 +5,8 @@ equal rows; and what depends on a row's position goes by one order in all of a q
 be the first in one order and the second in another. What depends on the order of doubles in a sum, or comes out of a
 division, is `shown` and read by nothing further: a last digit must not decide which rows there are. Queries whose text
 has one of `INEXACT` are compared with a tolerance. Maps have no order, so they are shown, and nothing goes by them. Of
-strings that a collation takes for equal either may be shown, so they are compared in lower case.
+strings that a collation takes for equal either may be shown, so they are compared in lower case. What is `listed` in an
+order that Spark leaves open is compared sorted.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from slipstream.testing.fuzz.query import (
 )
 from slipstream.testing.fuzz.tables import TABLES, columns
 
-INEXACT = ("avg(", "stddev_pop(", "percent_rank(")
+INEXACT = ("avg(", "stddev_pop(", "percent_rank(", "kurtosis(", "skewness(")
 
 _JOINS = (
     "JOIN",
@@ -384,18 +385,22 @@ class Generator:
             [c.kind for c in scope if c.kind in ("number", "double", "decimal")] or ["number"]
         )
         term = self._make.of(summed, scope)
+        small = self._make.of("number", scope, 0)
         template, kind = random.choice(
             (
                 ("count(*){}", "number"),
                 (f"count({value}){{}}", "number"),
                 (f"count(DISTINCT {value}){{}}", "number"),
+                (f"count(DISTINCT {value}, {term}){{}}", "number"),
+                (f"listagg(DISTINCT {self._make.of('string', scope, 0)}, '|'){{}}", "listed"),
+                (f"{random.choice(('kurtosis', 'skewness'))}(pmod({small}, 7)){{}}", "shown"),
                 (f"sum({term}){{}}", summed),
                 (f"sum({term}){{}}", summed),
                 (f"avg({term}){{}}", "decimal" if summed == "decimal" else "shown"),
                 (f"min({value}){{}}", kind),
                 (f"max({value}){{}}", kind),
                 (f"sum(DISTINCT {term}){{}}", summed),
-                (f"stddev_pop({self._make.of('number', scope, 0)}){{}}", "shown"),
+                (f"stddev_pop({small}){{}}", "shown"),
                 (f"sort_array(collect_list({listed}){{}})", "shown"),
                 (f"sort_array(collect_set({listed}){{}})", "shown"),
             )

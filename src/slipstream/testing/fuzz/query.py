@@ -18,6 +18,7 @@ Kind = Literal[
     "decimal",
     "string",
     "collated",
+    "listed",
     "date",
     "timestamp",
     "interval",
@@ -28,7 +29,7 @@ Kind = Literal[
     "shown",
 ]
 """Kinds of values that can be compared with each other, but for maps. `collated`: strings that are equal in either
-case. `shown`: what no further expression reads.
+case. `shown`: what no further expression reads; `listed`: likewise, values with | between them, in any order.
 """
 
 

@@ -230,7 +230,8 @@ def _compared(script: Script, queries: Mapping[str, Query]) -> dict[str, Trouble
             got = _folded(queries[name], zip(*(_plain(column) for column in kept.columns), strict=True))
             try:
                 expected = _folded(queries[name], rows_of(recompute(script.app, name, inputs)))
-                assert_equal_rows(got, expected, f"as of epoch {epoch}", relative=1e-9 if inexact else None)
+                tolerance = {"relative": 1e-9, "absolute": 1e-9} if inexact else {}
+                assert_equal_rows(got, expected, f"as of epoch {epoch}", **tolerance)
             except Mismatch as trouble:
                 both = f"kept:  {sorted(got, key=repr)}\nbatch: {sorted(expected, key=repr)}"
                 wrong[name] = AssertionError(f"{trouble}\n{both}")
@@ -240,17 +241,23 @@ def _compared(script: Script, queries: Mapping[str, Query]) -> dict[str, Trouble
 
 
 def _folded(query: Query, rows: Iterable[Row]) -> list[Row]:
-    """Rows with strings that have a collation in lower case."""
-    places = [place for place, kind in enumerate(query.kinds) if kind == "collated"]
-    if not places:
+    """Rows without what Spark leaves open: strings that have a collation in lower case, lists sorted."""
+    folds = [_FOLDED.get(kind) for kind in query.kinds]
+    if not any(folds):
         return list(rows)
     return [
         tuple(
-            value.lower() if place in places and value is not None else value
-            for place, value in enumerate(row)
+            value if fold is None or value is None else fold(value)
+            for value, fold in zip(row, folds, strict=True)
         )
         for row in rows
     ]
+
+
+_FOLDED: dict[str, Callable[[str], Any]] = {
+    "collated": str.lower,
+    "listed": lambda text: sorted(text.split("|")),
+}
 
 
 def _plain(column: pa.ChunkedArray) -> list[Any]:
