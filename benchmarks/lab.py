@@ -22,7 +22,7 @@ from rich.console import Console
 
 from benchmarks.job import Job, Measured, percentile
 from benchmarks.memory import sampled
-from slipstream.java import java_home
+from slipstream.spark.java import java_home
 
 TIME_LIMIT = 600
 

@@ -25,7 +25,7 @@ import slipstream as sl
 from benchmarks.data import CUSTOMERS_SCHEMA, ORDERS_SCHEMA, TOTALS_SCHEMA, Feed
 from benchmarks.job import Job, Measured, percentile
 from benchmarks.words import word_count
-from slipstream.session import epoch_session, start_session
+from slipstream.spark.session import epoch_session, start_session
 
 FLOOR_WARM_UP = 60
 FLOOR_TIMED = 100

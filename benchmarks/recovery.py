@@ -141,7 +141,7 @@ def _say(**what: float) -> None:
 
 def _ours(job: Job, landing: Path, folder: Path) -> None:
     from benchmarks.ours import opened
-    from slipstream.session import start_session
+    from slipstream.spark.session import start_session
 
     start_session("benchmark", None, os.cpu_count() or 1)
     _say(up=time.time())

@@ -22,7 +22,7 @@ import slipstream as sl
 from benchmarks.data import Feed
 from benchmarks.job import Job, Measured, percentile
 from benchmarks.report import Finding, Target
-from slipstream.session import start_session
+from slipstream.spark.session import start_session
 from slipstream.testing.changes import Changing
 from slipstream.testing.tpch import TABLES, generate, query
 

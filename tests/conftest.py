@@ -9,7 +9,7 @@ import pytest
 from hypothesis import settings
 from pyspark.sql import SparkSession
 
-from slipstream.session import start_session
+from slipstream.spark.session import start_session
 
 settings.register_profile("same every time", deadline=None, derandomize=True)
 settings.load_profile("same every time")

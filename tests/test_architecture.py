@@ -18,7 +18,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "slipstream"
 TIERS = (
     {"testing"},
     {"cli", "ui"},
-    {"app", "assembly", "datasource", "definitions", "planning", "rebuild"},
+    {"app"},
     {"observe"},
     {"sources", "sinks"},
     {"epoch"},
@@ -27,9 +27,10 @@ TIERS = (
     {"durability"},
     {"store"},
     {"trace"},
+    {"spark"},
+    {"core"},
 )
-"""From top to bottom. A package may import from its own tier and from those below. Single modules that are not
-named (errors, clock, java, session, ...) are the core: below all, they import only each other."""
+"""From top to bottom. A package may import from its own tier and from those below."""
 
 NEVER = {
     "cli": {"epoch", "plan", "dataflow", "trace"},
@@ -38,6 +39,9 @@ NEVER = {
     "sinks": {"epoch", "plan", "dataflow", "store", "trace"},
     "plan": {"durability", "store", "trace"},
     "dataflow": {"durability", "store"},
+    "durability": {"spark"},
+    "store": {"spark"},
+    "trace": {"spark"},
 }
 """What a package does not know although it is below."""
 
@@ -65,7 +69,7 @@ JVM_ATTRIBUTES = {"_jvm", "_jdf", "_jsparkSession", "_jsc", "_jc", "_jschema", "
 
 
 MEANS = {
-    "LocalDisk": {"store.store", "app"},
+    "LocalDisk": {"store.store", "app.app"},
     "Owned": {"store.store"},
     "cast(WritableDisk)": {"store.owned"},
     "Held": {"durability.joining"},
@@ -84,14 +88,14 @@ REMOVERS = {
     "durability.follower": "the spool",
     "durability.fsck": "the spool",
     "durability.agent.process": "the spool",
-    "rebuild": "traces that are made anew, by the claim, and its scratch folder",
+    "app.rebuild": "traces that are made anew, by the claim, and its scratch folder",
     "sources.files": "input that is safe, if the user says so",
     "sources.memory": "a folder of the source's own",
     "sources.stream": "a folder of the source's own",
     "sources.taken": "a folder of the source's own",
     "cli.drill": "the copy of a store",
     "cli.heartbeat": "signs of life",
-    "java": "the wrapper of the bundled Java",
+    "spark.java": "the wrapper of the bundled Java",
 }
 """Who removes or replaces files without a disk, and which."""
 
@@ -265,7 +269,7 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
             "from pyspark.sql import functions",
             "durability.agent imports pyspark.sql: durability does not know it",
         ),
-        ("clock.py", "from slipstream import trace", "clock imports trace, which is above it"),
+        ("core/clock.py", "from slipstream import trace", "core.clock imports trace, which is above it"),
         (
             "sources/files.py",
             "from slipstream.trace.layer import Layer",
@@ -303,9 +307,9 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
             "epoch.loop imports slipstream itself, which re-exports what is above it",
         ),
         (
-            "app.py",
+            "app/app.py",
             "from slipstream.testing.oracle import batch",
-            "app imports testing.oracle, which is above it",
+            "app.app imports testing.oracle, which is above it",
         ),
         ("extras/__init__.py", "", "package extras has no place in TIERS"),
     ],
@@ -319,13 +323,13 @@ def test_a_violating_tree_is_caught(tmp_path: Path, file: str, text: str, violat
 @pytest.mark.parametrize(
     ("file", "text"),
     [
-        ("app.py", "from slipstream.trace.layer import Layer"),
-        ("datasource.py", "from slipstream.trace import layer"),
-        ("dataflow/join.py", "from slipstream.trace import layer\nfrom slipstream.errors import Oops"),
+        ("app/app.py", "from slipstream.trace.layer import Layer"),
+        ("observe/datasource.py", "from slipstream.trace import layer"),
+        ("dataflow/join.py", "from slipstream.trace import layer\nfrom slipstream.core.errors import Oops"),
         ("plan/catalyst/reading.py", "import py4j.java_gateway\nplan = df._jdf"),
         ("epoch/loop.py", "from py4j.protocol import Py4JError"),
         ("sources/files.py", "import pyspark.sql\nfrom slipstream.durability.lineage import Record"),
-        ("java.py", "from slipstream.errors import Oops"),
+        ("spark/java.py", "from slipstream.core.errors import Oops"),
         ("testing/oracle.py", "from slipstream import App"),
     ],
 )
@@ -339,13 +343,13 @@ def test_what_the_architecture_allows_is_allowed(tmp_path: Path, file: str, text
     ("file", "text", "violation"),
     [
         ("durability/ahead.py", "Owned(disk, lambda: None)", "makes Owned: only store.store may"),
-        ("durability/ahead.py", "disk.LocalDisk(root)", "makes LocalDisk: only app, store.store may"),
+        ("durability/ahead.py", "disk.LocalDisk(root)", "makes LocalDisk: only app.app, store.store may"),
         ("store/store.py", "cast(WritableDisk, disk)", "makes cast(WritableDisk): only store.owned may"),
         ("durability/follower.py", "Held(objects)", "makes Held: only durability.joining may"),
         ("durability/ahead.py", "path.unlink()", "removes or replaces files, past the disk of a store"),
         ("durability/ahead.py", "os.remove(path)", "removes or replaces files, past the disk of a store"),
         ("epoch/loop.py", "shutil.rmtree(path)", "removes or replaces files, past the disk of a store"),
-        ("app.py", "temporary.replace(path)", "removes or replaces files, past the disk of a store"),
+        ("app/app.py", "temporary.replace(path)", "removes or replaces files, past the disk of a store"),
     ],
 )
 def test_whoever_removes_without_asking_is_caught(
@@ -374,7 +378,9 @@ def test_a_circle_is_caught(tmp_path: Path) -> None:
 def tree(root: Path) -> None:
     for file in (
         "__init__.py",
-        "errors.py",
+        "core/__init__.py",
+        "core/errors.py",
+        "app/__init__.py",
         "trace/__init__.py",
         "trace/layer.py",
         "durability/__init__.py",

@@ -1,9 +1,9 @@
 """Makes `spark.read.format("slipstream")` work in any PySpark program, with nothing to register.
 
 PySpark looks through the installed top-level modules for those named `pyspark_*` and registers the
-`DefaultSource` of each. This module is that name; the data source itself is `slipstream.datasource`.
+`DefaultSource` of each. This module is that name; the data source itself is `slipstream.observe.datasource`.
 """
 
-from slipstream.datasource import DefaultSource
+from slipstream.observe.datasource import DefaultSource
 
 __all__ = ["DefaultSource"]

@@ -9,14 +9,14 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from slipstream.version import __version__
+from slipstream.core.version import __version__
 
 if TYPE_CHECKING:
     from slipstream.app import App
+    from slipstream.core.errors import SlipstreamError
+    from slipstream.core.settings import Limits, Settings
     from slipstream.epoch import EpochReport, Summary
-    from slipstream.errors import SlipstreamError
     from slipstream.observe import read_view
-    from slipstream.settings import Limits, Settings
     from slipstream.sources import files, memory, ranged, rate, stream
 
 __all__ = [
@@ -38,9 +38,9 @@ __all__ = [
 _HOMES = {
     "App": "slipstream.app",
     "EpochReport": "slipstream.epoch",
-    "Limits": "slipstream.settings",
-    "Settings": "slipstream.settings",
-    "SlipstreamError": "slipstream.errors",
+    "Limits": "slipstream.core.settings",
+    "Settings": "slipstream.core.settings",
+    "SlipstreamError": "slipstream.core.errors",
     "Summary": "slipstream.epoch",
     "read_view": "slipstream.observe",
     **dict.fromkeys(("files", "memory", "ranged", "rate", "stream"), "slipstream.sources"),

@@ -21,11 +21,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from slipstream.cli.query import answer
-from slipstream.errors import QueryFailed, UnknownView
+from slipstream.core.errors import QueryFailed, UnknownView
+from slipstream.core.version import __version__
 from slipstream.store.disk import LocalDisk
 from slipstream.store.lineage import computed_frontier
 from slipstream.store.store import Store, claim_store
-from slipstream.version import __version__
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 

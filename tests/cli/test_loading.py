@@ -10,7 +10,7 @@ import pytest
 
 from slipstream.app import App
 from slipstream.cli.loading import MODULE, load_app, may_pass, only_app
-from slipstream.errors import LoadFailed, NoApp, SeveralApps
+from slipstream.core.errors import LoadFailed, NoApp, SeveralApps
 
 
 @pytest.fixture(autouse=True)
@@ -43,7 +43,7 @@ def test_no_app(tmp_path: Path) -> None:
         ("raise ConnectionRefusedError(111, 'Connection refused')", True),
         ("from py4j.protocol import Py4JNetworkError; raise Py4JNetworkError('gone')", True),
         ("from pyspark.errors import PySparkRuntimeError as E; raise E('', 'JAVA_GATEWAY_EXITED', {})", True),
-        ("from slipstream.errors import StoreInUse; raise StoreInUse('shop', 'process 7')", True),
+        ("from slipstream.core.errors import StoreInUse; raise StoreInUse('shop', 'process 7')", True),
         ("1 / 0", False),
         ("raise FileNotFoundError('orders')", False),
     ],
@@ -85,7 +85,7 @@ def test_a_file_that_runs_its_app_is_refused(tmp_path: Path, call: str) -> None:
         (["x = 1", "y = z"], "line 2: NameError: name 'z' is not defined"),
         (["x = 1", "", "y = ("], "line 3: SyntaxError: '(' was never closed"),
         (
-            ["from slipstream.errors import BadName", "def f():", "    raise BadName('1')", "f()"],
+            ["from slipstream.core.errors import BadName", "def f():", "    raise BadName('1')", "f()"],
             "line 3: '1' cannot name a source or view. Use letters, digits and underscores, starting with a letter.",
         ),
     ],

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from slipstream.core.errors import SumOverflow
 from slipstream.dataflow.accumulators import Argument, Buffer
 from slipstream.dataflow.combine import Combine, receive
-from slipstream.errors import SumOverflow
 
 KINDS: dict[str, tuple[Argument, pa.DataType, st.SearchStrategy[Any]]] = {
     "count": (Argument("count"), pa.bool_(), st.booleans()),

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from slipstream.core.errors import SumOverflow
 from slipstream.dataflow.accumulate import Accumulate
 from slipstream.dataflow.accumulators import Argument, Buffer
 from slipstream.dataflow.contents import Contents
@@ -21,7 +22,6 @@ from slipstream.dataflow.extreme import Extreme
 from slipstream.dataflow.panes import LOWER, Panes, Windows
 from slipstream.dataflow.sliding import Sliding
 from slipstream.dataflow.task import Task
-from slipstream.errors import SumOverflow
 from slipstream.trace import Span
 
 Row = tuple[int, int, int | None]

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from slipstream.core.errors import DamagedLayer, LayerAway, MissingLayer
 from slipstream.dataflow.operator import Operator
 from slipstream.dataflow.task import Task
 from slipstream.dataflow.telling import TaskTrouble, trouble_told
-from slipstream.errors import DamagedLayer, LayerAway, MissingLayer
 from slipstream.trace import LayerName
 
 TOKEN = "0f" * 16

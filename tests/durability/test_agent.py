@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from slipstream.clock import ManualClock
+from slipstream.core.clock import ManualClock
+from slipstream.core.errors import ReplicaTrouble, SlipstreamError, StoreFull, Superseded
+from slipstream.core.settings import Exposure
 from slipstream.durability.agent import Agent, rest_within
 from slipstream.durability.agent.parts import CRASHED, Ends, Turn
 from slipstream.durability.agent.process import Charge
 from slipstream.durability.agent.sums import SHARE, must_rest
 from slipstream.durability.board import Board, Word, read_replication
-from slipstream.errors import ReplicaTrouble, SlipstreamError, StoreFull, Superseded
-from slipstream.settings import Exposure
 from slipstream.store.disk import LocalDisk
 from slipstream.store.events import log_events, read_events, stop_logging
 from slipstream.store.layout import sums_log

@@ -13,14 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from slipstream.crashing import VARIABLE
+from slipstream.core.crashing import VARIABLE
 from slipstream.testing.copies import check_replica_holds
 from slipstream.testing.pretend import BAG, KEYED, Pretend, contents, expected
 
 REPLICATING = """
 import sys
 from pathlib import Path
-from slipstream.clock import ManualClock
+from slipstream.core.clock import ManualClock
 from slipstream.testing.pretend import Pretend
 
 folder = Path(sys.argv[1])

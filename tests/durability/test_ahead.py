@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from slipstream.clock import ManualClock
+from slipstream.core.clock import ManualClock
+from slipstream.core.errors import ReplicaTrouble
 from slipstream.durability.ahead import COPIES, covers
 from slipstream.durability.board import read_replication
 from slipstream.durability.manifest import Segment
 from slipstream.durability.replica import Replica
 from slipstream.durability.replicate import SEGMENT_BYTES, SEGMENTS_JOINED, joinable
-from slipstream.errors import ReplicaTrouble
 from slipstream.store.layout import lineage_log
 from slipstream.testing.copies import check_replica_holds, lineage_on, newest_manifest
 from slipstream.testing.pretend import Hands, Pretend

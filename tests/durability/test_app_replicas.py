@@ -12,12 +12,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 import slipstream as sl
+from slipstream.core.errors import RecoveryWarning, WouldLose
+from slipstream.core.settings import Starting, starting_with
 from slipstream.durability import families
 from slipstream.durability.homecoming import all_home
 from slipstream.durability.inbox import newest_manifest
 from slipstream.durability.replica import Replica
-from slipstream.errors import RecoveryWarning, WouldLose
-from slipstream.settings import Starting, starting_with
 from slipstream.testing.oracle import assert_equal, recompute
 from slipstream.testing.pretend import eventually
 

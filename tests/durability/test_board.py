@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from slipstream.clock import ManualClock
+from slipstream.core.clock import ManualClock
+from slipstream.core.errors import StoreFull
 from slipstream.durability.board import Board, Progress, Replication, Word, read_replication
 from slipstream.durability.frontiers import Watching, frontiers
-from slipstream.errors import StoreFull
 from slipstream.store.disk import Disk, LocalDisk
 from slipstream.store.history import history_of
 from slipstream.store.layout import PROGRESS, copy_of

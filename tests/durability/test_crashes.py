@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 import slipstream
-from slipstream.crashing import POINTS, VARIABLE
+from slipstream.core.crashing import POINTS, VARIABLE
 from slipstream.durability.fsck import check_replica, check_store
 from slipstream.testing.pretend import BAG, KEYED, Pretend, contents, expected
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from slipstream.clock import ManualClock
+from slipstream.core.clock import ManualClock
 from slipstream.testing import damage
 from slipstream.testing.damage import TWO, Case, Intact, Table, each_object, judge, torture, unflushed
 from slipstream.testing.pretend import KEYED, Pretend

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from slipstream.clock import ManualClock
+from slipstream.core.clock import ManualClock
+from slipstream.core.errors import CannotRecover, WouldLose
+from slipstream.core.settings import Durability
 from slipstream.durability.board import read_replication
 from slipstream.durability.recovery import Kind
 from slipstream.durability.replica import Replica
 from slipstream.durability.start import plan_start
-from slipstream.errors import CannotRecover, WouldLose
-from slipstream.settings import Durability
 from slipstream.store import layout
 from slipstream.store.lineage import read_lineage
 from slipstream.store.store import Store

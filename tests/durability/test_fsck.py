@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from slipstream.clock import ManualClock
+from slipstream.core.clock import ManualClock
+from slipstream.core.errors import NotAReplica, NotAStore, ReplicaTrouble, StoreInUse
 from slipstream.durability.checksum import sums_line
 from slipstream.durability.fsck import Checked, Finding, check_replica, check_store, repair
 from slipstream.durability.inbox import look
-from slipstream.errors import NotAReplica, NotAStore, ReplicaTrouble, StoreInUse
 from slipstream.store import chain, layout
 from slipstream.store.store import Store
 from slipstream.testing.damage import Intact, copied, damage, judge, unflushed

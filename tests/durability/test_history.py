@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from slipstream.clock import ManualClock
+from slipstream.core.clock import ManualClock
+from slipstream.core.errors import HistoryForgotten, HistoryLost
+from slipstream.core.settings import Durability
 from slipstream.durability.fsck import check_replica, check_store, repair
 from slipstream.durability.inbox import newest_manifest
 from slipstream.durability.replica import Replica
 from slipstream.durability.restore import heal_layer
 from slipstream.durability.start import plan_start
 from slipstream.durability.timetravel import check_there
-from slipstream.errors import HistoryForgotten, HistoryLost
-from slipstream.settings import Durability
 from slipstream.store.lineage import read_lineage
 from slipstream.store.store import Store
 from slipstream.testing.pretend import BAG, Pretend, contents, expected

@@ -11,6 +11,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from slipstream.core.errors import (
+    BadReplica,
+    BadTraceName,
+    DamagedLayer,
+    DamagedObject,
+    LayerAway,
+    Superseded,
+)
 from slipstream.durability import families, inbox
 from slipstream.durability.agent import Agent
 from slipstream.durability.board import Board, read_replication
@@ -22,7 +30,6 @@ from slipstream.durability.pack import encode_schema
 from slipstream.durability.replica import Replica
 from slipstream.durability.start import recover_into
 from slipstream.durability.work import LocalWork
-from slipstream.errors import BadReplica, BadTraceName, DamagedLayer, DamagedObject, LayerAway, Superseded
 from slipstream.store import chain, documents
 from slipstream.store.disk import LocalDisk
 from slipstream.store.layout import AWAY, claim_of, sums_log

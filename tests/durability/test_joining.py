@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from slipstream.core.errors import OtherReplica, ReplicaTrouble, SupersededOnReplica
 from slipstream.durability.board import read_replication
 from slipstream.durability.joining import UNKNOWN, Guarded, Origin, held, join, read_owner, swept
 from slipstream.durability.manifest import ClaimName
 from slipstream.durability.replica import Replica
-from slipstream.errors import OtherReplica, ReplicaTrouble, SupersededOnReplica
 from slipstream.store import documents
 from slipstream.store.store import Identity
 from slipstream.testing.copies import check_replica_holds, objects_of

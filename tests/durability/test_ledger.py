@@ -11,11 +11,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from slipstream.core.errors import StoreFull, StoreReadOnly, StoreVanished, Superseded
+from slipstream.core.settings import Durability, Exposure
 from slipstream.durability.board import Progress, Replication, Word
 from slipstream.durability.ledger import StoreLedger, Upkeep
 from slipstream.epoch import Ledger
-from slipstream.errors import StoreFull, StoreReadOnly, StoreVanished, Superseded
-from slipstream.settings import Durability, Exposure
 from slipstream.store.disk import LocalDisk
 from slipstream.store.history import History, history_of
 from slipstream.store.layers import LocalLayers, combined

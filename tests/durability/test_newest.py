@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from slipstream.clock import ManualClock
+from slipstream.core.clock import ManualClock
+from slipstream.core.errors import LostLineage, SlipstreamError
 from slipstream.durability.board import PLACES, Replication
 from slipstream.durability.evidence import Restoring
 from slipstream.durability.newest import find_newest, lost, newest_epoch
 from slipstream.durability.survey import write_restoring
 from slipstream.durability.timetravel import resolve_epoch
-from slipstream.errors import LostLineage, SlipstreamError
 from slipstream.observe import read_frontiers, read_status, read_view
 from slipstream.store.disk import LocalDisk
 from slipstream.store.layout import lineage_log

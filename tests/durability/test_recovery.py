@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
+from slipstream.core.errors import CannotRecover, OtherApp, OtherReplica, WouldLose
 from slipstream.durability.board import Progress, Replication
 from slipstream.durability.evidence import Commit, Local, Remote, Restoring
 from slipstream.durability.manifest import CommitName, Kept, Manifest, Stored
 from slipstream.durability.recovery import Kind, Plan, decide, substitutes_for
 from slipstream.durability.splice import Chain, splice
-from slipstream.errors import CannotRecover, OtherApp, OtherReplica, WouldLose
 from slipstream.store import chain
 from slipstream.store.catalog import Catalog, ViewEntry
 from slipstream.store.records import Began, Computed, Cut, Record, encode_record

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import slipstream as sl
+from slipstream.core.errors import BadReplica
 from slipstream.durability.replica import check_apart
-from slipstream.errors import BadReplica
 
 
 @pytest.mark.parametrize("inside", ["", "/replica", "/traces/v"])

@@ -13,13 +13,13 @@ from unittest.mock import Mock
 
 import pytest
 
-from slipstream.clock import ManualClock
+from slipstream.core.clock import ManualClock
+from slipstream.core.errors import DamagedLayer, SupersededOnReplica
 from slipstream.durability import follower as follower_module
 from slipstream.durability.agent import Agent
 from slipstream.durability.board import Progress, read_replication
 from slipstream.durability.replica import Replica
 from slipstream.durability.replicate import Increment, plan_increment
-from slipstream.errors import DamagedLayer, SupersededOnReplica
 from slipstream.testing.copies import check_replica_holds, newest_manifest, objects_of
 from slipstream.testing.pretend import KEYED, Hands, Pretend, eventually
 

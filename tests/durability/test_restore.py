@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from slipstream.core.errors import DamagedLayer
 from slipstream.durability.fsck import check_store
 from slipstream.durability.restore import heal_layer, heal_store
 from slipstream.durability.survey import survey
-from slipstream.errors import DamagedLayer
 from slipstream.store.layout import SUSPECTED
 from slipstream.store.store import claim_store
 from slipstream.testing.pretend import BAG, KEYED, Pretend, contents, expected

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from slipstream.clock import ManualClock
+from slipstream.core.clock import ManualClock
 from slipstream.durability.board import Board, Progress, Replication, decode_replication, read_replication
 from slipstream.durability.fsck import check_replica
 from slipstream.durability.recovery import Kind

@@ -11,17 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from slipstream.clock import ManualClock
-from slipstream.crashing import crash_point
-from slipstream.durability.board import Replication
-from slipstream.durability.inbox import look
-from slipstream.durability.manifest import ClaimName, CommitName
-from slipstream.durability.newest import newest_epoch
-from slipstream.durability.recovery import Kind
-from slipstream.durability.replica import Replica
-from slipstream.durability.start import plan_start, recover_into, start
-from slipstream.durability.survey import persisted_epoch
-from slipstream.errors import (
+from slipstream.core.clock import ManualClock
+from slipstream.core.crashing import crash_point
+from slipstream.core.errors import (
     CannotRecover,
     NotAReplica,
     OtherApp,
@@ -31,7 +23,15 @@ from slipstream.errors import (
     StoreNotEmpty,
     WouldLose,
 )
-from slipstream.settings import Durability
+from slipstream.core.settings import Durability
+from slipstream.durability.board import Replication
+from slipstream.durability.inbox import look
+from slipstream.durability.manifest import ClaimName, CommitName
+from slipstream.durability.newest import newest_epoch
+from slipstream.durability.recovery import Kind
+from slipstream.durability.replica import Replica
+from slipstream.durability.start import plan_start, recover_into, start
+from slipstream.durability.survey import persisted_epoch
 from slipstream.store import documents, layout
 from slipstream.store.catalog import Catalog
 from slipstream.store.disk import LocalDisk

@@ -14,12 +14,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 import slipstream as sl
+from slipstream.core.errors import Superseded, SupersededOnReplica
+from slipstream.core.settings import Starting, starting_with
 from slipstream.durability.fsck import check_replica
 from slipstream.durability.inbox import newest_manifest
 from slipstream.durability.replica import Replica
 from slipstream.durability.start import recover_into
-from slipstream.errors import Superseded, SupersededOnReplica
-from slipstream.settings import Starting, starting_with
 from slipstream.store.lineage import computed_frontier, read_lineage
 from slipstream.store.store import Claim, Store, claim_store
 from slipstream.testing.oracle import assert_equal_rows, rows_of

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from slipstream.core.errors import DamagedLineage, HistoryBegins, UnknownEpoch
 from slipstream.durability.timetravel import check_there, epoch_at, resolve_epoch
-from slipstream.errors import DamagedLineage, HistoryBegins, UnknownEpoch
 from slipstream.store import base as bases
 from slipstream.store import history as histories
 from slipstream.store.base import move_base

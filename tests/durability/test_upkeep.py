@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from slipstream.clock import ManualClock
+from slipstream.core.clock import ManualClock
+from slipstream.core.errors import StoreFull, Superseded
 from slipstream.durability.board import read_replication
 from slipstream.durability.healing import AGAIN_AFTER
-from slipstream.errors import StoreFull, Superseded
 from slipstream.store import disk as disk_module
 from slipstream.store.disk import WritableDisk
 from slipstream.store.layers import remove_layer

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from slipstream.core.errors import BadDurability
+from slipstream.core.settings import Durability, Exposure
 from slipstream.durability.board import safe_epoch
 from slipstream.epoch.behind import Behind
-from slipstream.errors import BadDurability
-from slipstream.settings import Durability, Exposure
 from slipstream.store.records import Cut
 
 

@@ -17,12 +17,8 @@ import pyarrow as pa
 import pytest
 
 import slipstream
-from slipstream.clock import ManualClock
-from slipstream.durability.board import Progress, Replication, Word
-from slipstream.durability.ledger import StoreLedger, Upkeep
-from slipstream.epoch import Budget, EpochReport, Given, Loop, Options, Policy, Result, Watermarks
-from slipstream.epoch.job import JobTroubled
-from slipstream.errors import (
+from slipstream.core.clock import ManualClock
+from slipstream.core.errors import (
     CannotHeal,
     DamagedLayer,
     EpochFailed,
@@ -31,7 +27,11 @@ from slipstream.errors import (
     StoreVanished,
     Superseded,
 )
-from slipstream.settings import Durability, Exposure
+from slipstream.core.settings import Durability, Exposure
+from slipstream.durability.board import Progress, Replication, Word
+from slipstream.durability.ledger import StoreLedger, Upkeep
+from slipstream.epoch import Budget, EpochReport, Given, Loop, Options, Policy, Result, Watermarks
+from slipstream.epoch.job import JobTroubled
 from slipstream.store.disk import LocalDisk
 from slipstream.store.history import History
 from slipstream.store.layers import LocalLayers, combined

@@ -11,6 +11,18 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from slipstream.core.errors import (
+    BadInput,
+    CannotHeal,
+    DamagedLayer,
+    EpochFailed,
+    LayerAway,
+    MissingLayer,
+    StoreFull,
+    StoreVanished,
+    Superseded,
+)
+from slipstream.core.settings import Exposure
 from slipstream.epoch.job import JobTroubled
 from slipstream.epoch.machine import (
     Announce,
@@ -46,18 +58,6 @@ from slipstream.epoch.machine import (
     cause_of,
     decide,
 )
-from slipstream.errors import (
-    BadInput,
-    CannotHeal,
-    DamagedLayer,
-    EpochFailed,
-    LayerAway,
-    MissingLayer,
-    StoreFull,
-    StoreVanished,
-    Superseded,
-)
-from slipstream.settings import Exposure
 from slipstream.store.history import Base, History
 from slipstream.store.records import Computed, Cut
 from slipstream.trace import LayerName

@@ -12,16 +12,16 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import slipstream as sl
-from slipstream.clock import SystemClock
+from slipstream.app.planning import Declared, Plans
+from slipstream.core.clock import SystemClock
+from slipstream.core.errors import BadInput, CannotHeal, EpochFailed
+from slipstream.core.settings import Durability, Settings
 from slipstream.durability.board import Replication, Word
 from slipstream.durability.ledger import StoreLedger, Upkeep
 from slipstream.epoch import Budget, EpochReport, Loop, Options, Place, Rejects, SparkJob, Watermarks
-from slipstream.errors import BadInput, CannotHeal, EpochFailed
 from slipstream.plan import Catalyst
-from slipstream.planning import Declared, Plans
-from slipstream.session import epoch_session
-from slipstream.settings import Durability, Settings
 from slipstream.sources import SESSION_SETTINGS
+from slipstream.spark.session import epoch_session
 from slipstream.store.layers import combined
 from slipstream.store.lineage import Lineage, read_lineage
 from slipstream.store.store import Identity, Store, claim_store

@@ -18,9 +18,9 @@ import pytest
 from rich.console import Console
 
 from slipstream.cli.tables import status_picture
+from slipstream.core.errors import NotAStore, StoreFull
 from slipstream.dataflow.contents import recorded
 from slipstream.epoch.machine import GOING_ON, WAITING
-from slipstream.errors import NotAStore, StoreFull
 from slipstream.observe import Consumed, EpochStatus, SourceStatus, ViewStatus, read_status, status
 from slipstream.observe.status import read_frontiers
 from slipstream.store import base as bases

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import slipstream as sl
-from slipstream.errors import NotAStore, UnknownEpoch, UnknownView
+from slipstream.core.errors import NotAStore, UnknownEpoch, UnknownView
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import slipstream as sl
-from slipstream.errors import EpochFailed
+from slipstream.core.errors import EpochFailed
 from slipstream.testing.oracle import rows_of
 
 pytestmark = pytest.mark.spark
@@ -118,7 +118,7 @@ def test_pairs_that_never_were_are_not_computed(open_app: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "row", ["OSError: [Errno 28] No space left on device", "slipstream.errors.DamagedLayer: x"]
+    "row", ["OSError: [Errno 28] No space left on device", "slipstream.core.errors.DamagedLayer: x"]
 )
 def test_a_row_that_speaks_of_a_full_disk_is_a_row_that_fails(open_app: Any, row: str) -> None:
     app, source = open_app(), sl.memory("id long, x string")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import slipstream as sl
-from slipstream.errors import EpochFailed
+from slipstream.core.errors import EpochFailed
 from slipstream.testing.scripted import Script, Scripted
 
 pytestmark = pytest.mark.spark

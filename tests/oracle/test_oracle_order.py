@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from slipstream.errors import CannotMaintain
+from slipstream.core.errors import CannotMaintain
 from slipstream.testing.scripted import Script, Scripted
 
 pytestmark = pytest.mark.spark

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.functions import pandas_udf
 
-from slipstream.errors import ViewChanged
+from slipstream.core.errors import ViewChanged
 from slipstream.testing.oracle import rows_of
 from slipstream.testing.scripted import Script, Scripted
 

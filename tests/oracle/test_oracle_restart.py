@@ -19,8 +19,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 import slipstream as sl
-from slipstream.errors import EpochFailed, ViewChanged
-from slipstream.settings import Starting, starting_with
+from slipstream.core.errors import EpochFailed, ViewChanged
+from slipstream.core.settings import Starting, starting_with
 from slipstream.testing.oracle import assert_equal_rows, rows_of
 from slipstream.testing.scripted import Script, Scripted
 

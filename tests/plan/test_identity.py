@@ -18,10 +18,10 @@ from pyspark.sql.pandas.functions import pandas_udf
 from pyspark.sql.types import LongType
 
 import slipstream as sl
-from slipstream.errors import ViewChanged
+from slipstream.core.errors import ViewChanged
+from slipstream.core.settings import Starting, starting_with
 from slipstream.plan.identity import TraceNames
 from slipstream.plan.meaning import Meaning
-from slipstream.settings import Starting, starting_with
 from slipstream.testing.oracle import assert_equal_rows, rows_of
 
 SUMS = "SELECT k, sum(v) AS s FROM t WHERE v > 0 AND u IS NOT NULL GROUP BY k"

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.functions import pandas_udf
 
 import slipstream as sl
-from slipstream.errors import (
+from slipstream.core.errors import (
     BadDuration,
     BadViewOption,
     BadWatermark,

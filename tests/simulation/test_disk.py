@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from slipstream.errors import StoreFull, StoreInUse, StoreReadOnly, StoreVanished
+from slipstream.core.errors import StoreFull, StoreInUse, StoreReadOnly, StoreVanished
 from slipstream.testing.simulation.disk import SimulatedDisk
 from slipstream.testing.simulation.scheduler import Scheduler
 

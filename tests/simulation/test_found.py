@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from slipstream.clock import ManualClock
+from slipstream.core.clock import ManualClock
+from slipstream.core.errors import OtherReplica, ReplicaTrouble, StoreVanished
 from slipstream.durability.ahead import Shipping
 from slipstream.durability.board import Board, read_replication
 from slipstream.durability.joining import UNKNOWN, Origin, check_owner, held, join, read_owner
-from slipstream.errors import OtherReplica, ReplicaTrouble, StoreVanished
 from slipstream.store.documents import read_document, write_document
 from slipstream.store.lineage import LineageWriter, read_lineage
 from slipstream.store.records import Began, Computed, Cut

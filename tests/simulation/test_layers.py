@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from slipstream.errors import DamagedLayer, HistoryForgotten
+from slipstream.core.errors import DamagedLayer, HistoryForgotten
 from slipstream.testing.simulation.disk import Damage, SimulatedDisk
 from slipstream.testing.simulation.layers import ModelLayers, ModelWork, Row, added_up
 from slipstream.testing.simulation.scheduler import Scheduler

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from slipstream.errors import FileMissing
+from slipstream.core.errors import FileMissing
 from slipstream.testing.simulation.disk import SimulatedDisk
 from slipstream.testing.simulation.layers import ModelLayers
 from slipstream.testing.simulation.model import SHOWN, STATE, Input, InputFile, compute, expected

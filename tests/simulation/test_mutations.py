@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from slipstream.cli import watchover
+from slipstream.core.errors import CannotRecover, DamagedLayer, DamagedLineage, OtherReplica, WouldLose
 from slipstream.durability import inbox, joining, recovery
 from slipstream.durability import start as starting
 from slipstream.durability.agent import parts
@@ -24,7 +25,6 @@ from slipstream.durability.ledger import StoreLedger
 from slipstream.durability.manifest import CommitName
 from slipstream.durability.recovery import Plan
 from slipstream.epoch.loop import Loop
-from slipstream.errors import CannotRecover, DamagedLayer, DamagedLineage, OtherReplica, WouldLose
 from slipstream.store import chain, lineage
 from slipstream.store.history import Folding
 from slipstream.store.layers import remove_layer

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from slipstream.errors import StoreInUse
+from slipstream.core.errors import StoreInUse
 from slipstream.store.documents import read_document, write_document
 from slipstream.store.lineage import LineageWriter, read_lineage
 from slipstream.store.records import Began, Computed, Cut

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from slipstream.errors import BadSourceOption, SourceNotAttached, UnknownColumn
+from slipstream.core.errors import BadSourceOption, SourceNotAttached, UnknownColumn
 from slipstream.sources import Changes, Source, changes, files, memory, ranged, rate
 from slipstream.sources.memory import Memory
 

@@ -16,8 +16,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StructField, StructType
 
-from slipstream.clock import ManualClock
-from slipstream.errors import (
+from slipstream.core.clock import ManualClock
+from slipstream.core.errors import (
     BadSourceOption,
     DamagedSummary,
     FileChanged,

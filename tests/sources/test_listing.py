@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from slipstream.clock import ManualClock
+from slipstream.core.clock import ManualClock
 from slipstream.sources import listing
 from slipstream.sources.listing import Listing
 from slipstream.sources.taken import Seen, Taken

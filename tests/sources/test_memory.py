@@ -18,7 +18,7 @@ from pyspark.sql import Row, SparkSession
 from pyspark.sql.types import LongType, StructField, StructType
 
 import slipstream as sl
-from slipstream.errors import BadRow, BadSourceOption, InputLost
+from slipstream.core.errors import BadRow, BadSourceOption, InputLost
 from slipstream.sources import memory
 
 pytestmark = pytest.mark.spark

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from slipstream.clock import ManualClock
-from slipstream.errors import BadSourceOption, UnknownColumn
+from slipstream.core.clock import ManualClock
+from slipstream.core.errors import BadSourceOption, UnknownColumn
 from slipstream.sources import rate
 
 pytestmark = pytest.mark.spark

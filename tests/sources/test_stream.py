@@ -16,7 +16,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 from pyspark.sql.types import StructType
 
-from slipstream.errors import BadSourceOption, MissingColumn
+from slipstream.core.errors import BadSourceOption, MissingColumn
 from slipstream.sources import ranged, stream
 
 pytestmark = pytest.mark.spark

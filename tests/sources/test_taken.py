@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from slipstream.errors import DamagedSummary
+from slipstream.core.errors import DamagedSummary
 from slipstream.sources import taken as module
 from slipstream.sources.taken import RECORD, Seen, Taken, merged_with
 

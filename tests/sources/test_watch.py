@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from slipstream.clock import ManualClock
+from slipstream.core.clock import ManualClock
 from slipstream.sources.listing import Listing
 from slipstream.sources.watch import Watch
 

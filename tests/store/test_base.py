@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from slipstream.errors import DamagedLineage, DamagedSummary, StoreFull, Superseded
+from slipstream.core.errors import DamagedLineage, DamagedSummary, StoreFull, Superseded
 from slipstream.store import base as bases
 from slipstream.store import history as histories
 from slipstream.store.base import due, fold, move_base

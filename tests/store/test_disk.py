@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slipstream.errors import SlipstreamError, StoreFull, StoreIsAFile, StoreLinkedAway, StoreVanished
+from slipstream.core.errors import SlipstreamError, StoreFull, StoreIsAFile, StoreLinkedAway, StoreVanished
 from slipstream.store.disk import Disk, LocalDisk, WritableDisk
 from slipstream.testing.damage import unflushed
 from slipstream.testing.simulation.disk import SimulatedDisk

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from slipstream.errors import StoreFull
+from slipstream.core.errors import StoreFull
 from slipstream.store import events
 from slipstream.store.disk import LocalDisk
 from slipstream.store.events import fields, log_events, read_events, stop_logging

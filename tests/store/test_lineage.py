@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from slipstream.errors import DamagedLineage
+from slipstream.core.errors import DamagedLineage
 from slipstream.store.disk import LocalDisk
 from slipstream.store.history import Base, history_of
 from slipstream.store.layout import FOLDERS, lineage_log

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 import slipstream as sl
+from slipstream.core.errors import SlipstreamError, StoreLinked
+from slipstream.core.settings import Durability
 from slipstream.durability.fsck import check_store
 from slipstream.durability.start import plan_start
-from slipstream.errors import SlipstreamError, StoreLinked
 from slipstream.observe import read_status
-from slipstream.settings import Durability
 from slipstream.store.store import Store
 from slipstream.testing.pretend import BAG, Pretend
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from slipstream.errors import Superseded
+from slipstream.core.errors import Superseded
 from slipstream.store.owned import Owned
 from slipstream.store.store import Claim, Identity, Store, claim_store
 from slipstream.testing.simulation.disk import SimulatedDisk

@@ -14,6 +14,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from slipstream.core.errors import SlipstreamError
+from slipstream.core.settings import Durability
 from slipstream.durability.board import Progress, Replication, Trouble, read_replication
 from slipstream.durability.checksum import sums_of
 from slipstream.durability.evidence import Restoring
@@ -22,9 +24,7 @@ from slipstream.durability.newest import find_newest
 from slipstream.durability.start import plan_start
 from slipstream.durability.survey import read_progress, read_restoring, survey
 from slipstream.durability.timetravel import resolve_epoch
-from slipstream.errors import SlipstreamError
 from slipstream.observe import read_status
-from slipstream.settings import Durability
 from slipstream.store import chain, documents, layout
 from slipstream.store.catalog import Catalog, SourceEntry, ViewEntry, read_catalog
 from slipstream.store.disk import LocalDisk

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from slipstream.errors import ToolMissing
+from slipstream.core.errors import ToolMissing
 from slipstream.testing.tpch import NUMBERS, TABLES, generate, query
 
 

@@ -28,7 +28,7 @@ from pyspark.sql import SparkSession
 
 import slipstream
 import slipstream as sl
-from slipstream.crashing import POINTS, VARIABLE
+from slipstream.core.crashing import POINTS, VARIABLE
 from slipstream.durability.agent import process
 from slipstream.durability.agent.process import LocalProcess
 from slipstream.testing.oracle import assert_equal_rows, rows_of
@@ -83,8 +83,8 @@ SCRIPT = """
 import json, os, sys
 from pathlib import Path
 import slipstream as sl
-from slipstream.crashing import arm
-from slipstream.session import start_session
+from slipstream.core.crashing import arm
+from slipstream.spark.session import start_session
 
 views, epochs, cases, folder = json.loads(sys.argv[1]), int(sys.argv[2]), json.loads(sys.argv[3]), Path(sys.argv[4])
 spark = start_session("crashes", "local[2]", 2)

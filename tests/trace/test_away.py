@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from slipstream.errors import DamagedLayer
+from slipstream.core.errors import DamagedLayer
 from slipstream.trace import PLACES, LayerName, Span, TraceWriter, away, check_layer, layer, open_layer
 from slipstream.trace.away import BRINGERS, HOMES, bring, is_away, leave_note, register_bringer
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from slipstream.errors import MissingLayer
+from slipstream.core.errors import MissingLayer
 from slipstream.trace import LayerName, Piece, Span, cover, history_reach, tile
 from slipstream.trace.naming import Kind
 

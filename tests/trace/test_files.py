@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from slipstream.errors import BadLayer, DamagedLayer, HistoryForgotten, MissingLayer, UnknownSchema
+from slipstream.core.errors import BadLayer, DamagedLayer, HistoryForgotten, MissingLayer, UnknownSchema
 from slipstream.trace import (
     LayerName,
     Span,

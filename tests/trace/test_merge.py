@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from slipstream.errors import BadLayer, DamagedLayer
+from slipstream.core.errors import BadLayer, DamagedLayer
 from slipstream.testing.pretend import BAG, Pretend, contents, expected
 from slipstream.trace import (
     PLACES,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slipstream.errors import BadTraceName
+from slipstream.core.errors import BadTraceName
 from slipstream.trace import LayerName, Span, checked_trace, places, shard_span
 
 hashes = st.integers(-(2**63), 2**63 - 1)

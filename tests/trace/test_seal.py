@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from xxhash import xxh3_64_intdigest, xxh3_128_hexdigest
 
-from slipstream.errors import BadLayer, DamagedLayer
+from slipstream.core.errors import BadLayer, DamagedLayer
 from slipstream.trace import (
     PLACES,
     Layer,

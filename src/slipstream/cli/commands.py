@@ -25,8 +25,8 @@ from rich.console import Console
 
 from slipstream.cli import recovering
 from slipstream.cli.console import quiet_start
-from slipstream.errors import SlipstreamError
-from slipstream.version import __version__
+from slipstream.core.errors import SlipstreamError
+from slipstream.core.version import __version__
 
 commands = typer.Typer(
     name="slipstream",
@@ -130,7 +130,7 @@ def run(
     from slipstream.cli.heartbeat import Heart, end_with
     from slipstream.cli.loading import load_app, may_pass
     from slipstream.cli.running import Signals, aside, run_app
-    from slipstream.settings import Starting
+    from slipstream.core.settings import Starting
 
     console = Console(highlight=False)
     signals = Signals()
@@ -253,7 +253,7 @@ def _explained(file: Path, view: str | None) -> tuple[dict[str, Any], str]:
 def _supervised(file: Path, options: list[str], once: list[str], standby: bool, stuck_after: str) -> int:
     from slipstream.cli.supervise import engine_command, supervise
     from slipstream.cli.watchover import Policy
-    from slipstream.durations import seconds
+    from slipstream.core.durations import seconds
 
     policy = Policy(stuck_after=seconds(stuck_after), standby=standby)
 

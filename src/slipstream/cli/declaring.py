@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import NoReturn
 
 from slipstream.cli.loading import load_app
-from slipstream.errors import NoApp
-from slipstream.settings import Declaration, Starting
+from slipstream.core.errors import NoApp
+from slipstream.core.settings import Declaration, Starting
 
 
 class _Told(BaseException):

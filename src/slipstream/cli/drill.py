@@ -25,11 +25,11 @@ from pathlib import Path
 
 from slipstream.app import SPARK_STARTED, App
 from slipstream.cli.loading import load_app
+from slipstream.core.errors import DrillFailed, HistoryForgotten, MissingLayer
+from slipstream.core.settings import Declaration, Exposure, Starting
 from slipstream.durability.newest import newest_epoch
 from slipstream.durability.start import Estimate, plan_start
 from slipstream.durability.work import LocalWork
-from slipstream.errors import DrillFailed, HistoryForgotten, MissingLayer
-from slipstream.settings import Declaration, Exposure, Starting
 from slipstream.store.events import read_events
 from slipstream.store.layout import EVENTS, LOCK, TRACES
 from slipstream.store.store import Store

@@ -27,8 +27,8 @@ from pyspark import cloudpickle
 from pyspark.errors import PySparkRuntimeError
 
 from slipstream.app import App, standing_by
-from slipstream.errors import AppRunsItself, LoadFailed, NoApp, SeveralApps, SlipstreamError, StoreInUse
-from slipstream.settings import Starting, starting_with
+from slipstream.core.errors import AppRunsItself, LoadFailed, NoApp, SeveralApps, SlipstreamError, StoreInUse
+from slipstream.core.settings import Starting, starting_with
 
 MODULE = "slipstream_app"
 

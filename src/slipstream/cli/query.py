@@ -16,10 +16,10 @@ from pyspark.sql.types import NumericType
 
 from slipstream.app import ordered
 from slipstream.cli.tables import Answer
-from slipstream.datasource import SlipstreamSource
+from slipstream.core.errors import QueryFailed, UnknownView
 from slipstream.durability.timetravel import resolve_epoch
-from slipstream.errors import QueryFailed, UnknownView
-from slipstream.session import start_session
+from slipstream.observe.datasource import SlipstreamSource
+from slipstream.spark.session import start_session
 from slipstream.store.store import Store
 
 _NOT_FOUND = "TABLE_OR_VIEW_NOT_FOUND"

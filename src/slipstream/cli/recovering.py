@@ -170,10 +170,10 @@ def fsck(
 
 def _print_plan(target: str, source: list[str], accept_loss: bool, as_json: bool) -> None:
     """What a start would do now."""
+    from slipstream.core.errors import NotAStore
+    from slipstream.core.settings import Durability
     from slipstream.durability.recovery import Kind
     from slipstream.durability.start import plan_start
-    from slipstream.errors import NotAStore
-    from slipstream.settings import Durability
 
     app: str | None = None
     if target.endswith(".py"):

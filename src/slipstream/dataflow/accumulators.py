@@ -20,8 +20,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from slipstream.core.errors import SumOverflow
 from slipstream.dataflow import exact
-from slipstream.errors import SumOverflow
 
 Totals = dict[str, npt.NDArray[Any]]
 _DIGITS = 18  # that fit into 64 bits

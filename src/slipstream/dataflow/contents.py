@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from slipstream.columns import beside
+from slipstream.core.columns import beside
 from slipstream.dataflow.accumulate import load_totals, show
 from slipstream.dataflow.accumulators import Argument, Buffer
 from slipstream.dataflow.extreme import seen

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Literal
 
-from slipstream.errors import DamagedLayer, LayerAway, MissingLayer
+from slipstream.core.errors import DamagedLayer, LayerAway, MissingLayer
 
 Trouble = Literal["damage", "hindered"]
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)

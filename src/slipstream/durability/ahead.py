@@ -22,8 +22,8 @@ import logging
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 
-from slipstream.clock import Clock
-from slipstream.crashing import crash_point, crash_points
+from slipstream.core.clock import Clock
+from slipstream.core.crashing import crash_point, crash_points
 from slipstream.durability.board import Board
 from slipstream.durability.joining import Held, Origin, held, join
 from slipstream.durability.manifest import Segment, Stored, segment_name

@@ -26,8 +26,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from slipstream.clock import Clock, SystemClock
-from slipstream.errors import StoreTrouble, Superseded
+from slipstream.core.clock import Clock, SystemClock
+from slipstream.core.errors import StoreTrouble, Superseded
 from slipstream.store import documents
 from slipstream.store.disk import Disk, WritableDisk
 from slipstream.store.events import fields

@@ -22,8 +22,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from slipstream.core.errors import MissingLayer
 from slipstream.durability.hashing import ODD, Words, row_hashes
-from slipstream.errors import MissingLayer
 from slipstream.store import chain, documents
 from slipstream.store.disk import Disk
 from slipstream.store.layout import SUMS, log_number, sums_log

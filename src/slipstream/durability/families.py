@@ -13,9 +13,9 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from slipstream.core.errors import MissingLayer
 from slipstream.durability.evidence import Commit, Layer, Local, Names, Remote, Wanted
 from slipstream.durability.splice import Chain, Copies, contradict, splice
-from slipstream.errors import MissingLayer
 from slipstream.store.catalog import Catalog, owner_of
 from slipstream.store.layers import combined
 from slipstream.store.store import Identity

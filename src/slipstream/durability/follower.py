@@ -22,8 +22,9 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from slipstream.clock import Clock
-from slipstream.crashing import crash_point, crash_points
+from slipstream.core.clock import Clock
+from slipstream.core.crashing import crash_point, crash_points
+from slipstream.core.errors import DamagedLayer, DamagedLineage, DamagedObject, SlipstreamError
 from slipstream.durability.ahead import Shipping, covers, segments_of
 from slipstream.durability.board import Board, Progress, Told, Word
 from slipstream.durability.checksum import encode_totals
@@ -42,7 +43,6 @@ from slipstream.durability.replicate import (
     without,
 )
 from slipstream.durability.work import LayerWork, ScratchWork
-from slipstream.errors import DamagedLayer, DamagedLineage, DamagedObject, SlipstreamError
 from slipstream.store import documents
 from slipstream.store.events import fields
 from slipstream.store.layout import AWAY, LINEAGE, SPOOL, lineage_log

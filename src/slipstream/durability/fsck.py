@@ -22,6 +22,19 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
+from slipstream.core.errors import (
+    CannotRecover,
+    DamagedLayer,
+    DamagedObject,
+    HistoryForgotten,
+    MissingLayer,
+    NotAReplica,
+    NotAStore,
+    ReplicaTrouble,
+    SlipstreamError,
+    WouldLose,
+)
+from slipstream.core.settings import Durability
 from slipstream.durability.board import PLACES, decode_replication
 from slipstream.durability.checksum import MODULUS, read_totals
 from slipstream.durability.evidence import Local, Remote
@@ -36,19 +49,6 @@ from slipstream.durability.start import start
 from slipstream.durability.survey import highest_incarnation, log_numbers, read_file, read_log, survey
 from slipstream.durability.suspects import read_suspects, write_suspects
 from slipstream.durability.work import LocalWork
-from slipstream.errors import (
-    CannotRecover,
-    DamagedLayer,
-    DamagedObject,
-    HistoryForgotten,
-    MissingLayer,
-    NotAReplica,
-    NotAStore,
-    ReplicaTrouble,
-    SlipstreamError,
-    WouldLose,
-)
-from slipstream.settings import Durability
 from slipstream.store import chain, documents, layout
 from slipstream.store.catalog import Catalog, owner_of
 from slipstream.store.disk import Disk, is_shared

@@ -10,9 +10,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from slipstream.clock import Clock
+from slipstream.core.clock import Clock
+from slipstream.core.errors import DamagedLayer
 from slipstream.durability.board import Board
-from slipstream.errors import DamagedLayer
 from slipstream.store.events import fields
 from slipstream.store.store import Store
 from slipstream.trace import LayerName

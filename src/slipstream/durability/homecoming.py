@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
+from slipstream.core.errors import ChecksumMismatch, SlipstreamError, Superseded
 from slipstream.durability.board import Board
 from slipstream.durability.checksum import mismatches, read_totals
 from slipstream.durability.work import LayerWork
-from slipstream.errors import ChecksumMismatch, SlipstreamError, Superseded
 from slipstream.store import documents
 from slipstream.store.disk import Disk, WritableDisk
 from slipstream.store.events import fields

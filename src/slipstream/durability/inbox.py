@@ -26,7 +26,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from slipstream.clock import Clock, SystemClock
+from slipstream.core.clock import Clock, SystemClock
+from slipstream.core.errors import DamagedObject, LayerAway, ReplicaTrouble, SlipstreamError
 from slipstream.durability.checksum import totals_of
 from slipstream.durability.evidence import Commit, Remote, Wanted
 from slipstream.durability.joining import UNKNOWN, Guarded, Opener, is_named, read_owner
@@ -42,7 +43,6 @@ from slipstream.durability.manifest import (
 from slipstream.durability.pack import decode_schema, unpack
 from slipstream.durability.replica import Objects, Replica, checked_body, shown
 from slipstream.durability.work import LayerWork
-from slipstream.errors import DamagedObject, LayerAway, ReplicaTrouble, SlipstreamError
 from slipstream.store import documents
 from slipstream.store.catalog import Catalog
 from slipstream.store.layout import SPOOL

@@ -25,17 +25,17 @@ from typing import TypeVar, cast
 
 import pyarrow as pa
 
-from slipstream.crashing import crash_point, crash_points
-from slipstream.durability.manifest import OWNER, ClaimName, Manifest, valid_commits
-from slipstream.durability.replica import Objects, WritableObjects, shown
-from slipstream.durability.replicate import superseded
-from slipstream.errors import (
+from slipstream.core.crashing import crash_point, crash_points
+from slipstream.core.errors import (
     DamagedObject,
     OtherReplica,
     ReplicaTrouble,
     SlipstreamError,
     SupersededOnReplica,
 )
+from slipstream.durability.manifest import OWNER, ClaimName, Manifest, valid_commits
+from slipstream.durability.replica import Objects, WritableObjects, shown
+from slipstream.durability.replicate import superseded
 from slipstream.store import documents
 from slipstream.store.store import Identity, Store
 

@@ -26,9 +26,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from slipstream.core.errors import StoreTrouble, StoreVanished
+from slipstream.core.settings import Durability, Exposure
 from slipstream.durability.board import Replication, Word, safe_epoch
-from slipstream.errors import StoreTrouble, StoreVanished
-from slipstream.settings import Durability, Exposure
 from slipstream.store.base import Foldable, move_base
 from slipstream.store.disk import ROOM
 from slipstream.store.history import History

@@ -34,7 +34,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from slipstream.errors import BadName, BadTraceName, DamagedObject
+from slipstream.core.errors import BadName, BadTraceName, DamagedObject
 from slipstream.store.shapes import checked
 from slipstream.trace import LayerName
 from slipstream.trace.naming import checked_trace

@@ -27,8 +27,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from slipstream.core.errors import LostLineage
 from slipstream.durability.board import Replication, read_replication
-from slipstream.errors import LostLineage
 from slipstream.store.layout import RESTORING, lineage_log
 from slipstream.store.lineage import LogEnd, log_end, read_lineage
 from slipstream.store.store import Store

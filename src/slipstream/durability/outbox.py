@@ -6,7 +6,7 @@ import hashlib
 import uuid
 from collections.abc import Sequence
 
-from slipstream.crashing import crash_point, crash_points
+from slipstream.core.crashing import crash_point, crash_points
 from slipstream.durability.joining import Held
 from slipstream.durability.manifest import Kept, Stored, segment_name
 from slipstream.durability.work import Body, LayerWork

@@ -37,6 +37,14 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+from slipstream.core.errors import (
+    CannotRecover,
+    MissingLayer,
+    OtherApp,
+    OtherReplica,
+    SlipstreamError,
+    WouldLose,
+)
 from slipstream.durability.board import safe_epoch
 from slipstream.durability.evidence import Layer, Local, Remote, Wanted
 from slipstream.durability.families import (
@@ -51,7 +59,6 @@ from slipstream.durability.families import (
     up_to,
 )
 from slipstream.durability.splice import Chain, splice
-from slipstream.errors import CannotRecover, MissingLayer, OtherApp, OtherReplica, SlipstreamError, WouldLose
 from slipstream.store.catalog import Catalog, owner_of
 from slipstream.store.store import Identity
 from slipstream.trace import Span, cover, tile

@@ -27,8 +27,8 @@ from urllib.parse import parse_qsl, urlsplit, urlunsplit
 import pyarrow as pa
 import pyarrow.fs as pafs
 
+from slipstream.core.errors import BadReplica, DamagedObject
 from slipstream.durability.manifest import Stored
-from slipstream.errors import BadReplica, DamagedObject
 from slipstream.store.disk import modes
 from slipstream.trace.flush import flush, flush_folder
 

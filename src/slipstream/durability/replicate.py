@@ -17,8 +17,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from slipstream.core.errors import MissingLayer
 from slipstream.durability.manifest import ClaimName, CommitName, Kept, Manifest, Segment
-from slipstream.errors import MissingLayer
 from slipstream.trace import (
     LayerName,
     LayerStat,

@@ -19,8 +19,9 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from slipstream.clock import Clock, SystemClock
-from slipstream.crashing import crash_point, crash_points
+from slipstream.core.clock import Clock, SystemClock
+from slipstream.core.crashing import crash_point, crash_points
+from slipstream.core.errors import ChecksumMismatch, MissingLayer
 from slipstream.durability import families
 from slipstream.durability.checksum import mismatches, read_totals, sums_line
 from slipstream.durability.evidence import Layer, Local, Remote, Restoring, Wanted
@@ -32,7 +33,6 @@ from slipstream.durability.replica import Objects, Replica, shown
 from slipstream.durability.survey import log_numbers, read_log, survey, write_restoring
 from slipstream.durability.suspects import write_suspects
 from slipstream.durability.work import LayerWork, LocalWork
-from slipstream.errors import ChecksumMismatch, MissingLayer
 from slipstream.store import chain, documents, layout
 from slipstream.store.catalog import Catalog
 from slipstream.store.events import fields

@@ -17,7 +17,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from slipstream.errors import DamagedLineage
+from slipstream.core.errors import DamagedLineage
 from slipstream.store import chain
 from slipstream.store.history import History, history_of
 from slipstream.store.layout import lineage_log

@@ -23,7 +23,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 
-from slipstream.clock import Clock, SystemClock
+from slipstream.core.clock import Clock, SystemClock
+from slipstream.core.errors import (
+    DamagedLayer,
+    DamagedLineage,
+    NotAReplica,
+    OtherReplica,
+    StoreNotEmpty,
+    StoreVanished,
+)
+from slipstream.core.settings import Durability
 from slipstream.durability.board import PLACES, Progress, Replication, read_replication, write_replication
 from slipstream.durability.evidence import Local, Remote
 from slipstream.durability.inbox import PARALLEL, Spoiled, look
@@ -34,15 +43,6 @@ from slipstream.durability.replica import Replica, shown
 from slipstream.durability.restore import Bringing, Unlike, carry_out, put_up_fences, without, without_commits
 from slipstream.durability.survey import highest_incarnation, survey
 from slipstream.durability.work import LayerWork, LocalWork
-from slipstream.errors import (
-    DamagedLayer,
-    DamagedLineage,
-    NotAReplica,
-    OtherReplica,
-    StoreNotEmpty,
-    StoreVanished,
-)
-from slipstream.settings import Durability
 from slipstream.store import documents, layout
 from slipstream.store.lineage import Lineage, LineageWriter, read_lineage
 from slipstream.store.links import refuse_links

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from contextlib import suppress
 
+from slipstream.core.errors import DamagedDocument, DamagedLayer, NewerFormat, OlderFormat, SlipstreamError
 from slipstream.durability.board import PLACES, Replication, decode_replication
 from slipstream.durability.evidence import Layer, Local, Restoring
 from slipstream.durability.splice import Chain
 from slipstream.durability.suspects import read_suspects
-from slipstream.errors import DamagedDocument, DamagedLayer, NewerFormat, OlderFormat, SlipstreamError
 from slipstream.store import documents, layout
 from slipstream.store.catalog import Catalog, read_catalog
 from slipstream.store.disk import Disk, WritableDisk

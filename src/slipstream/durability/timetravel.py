@@ -21,8 +21,8 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from datetime import datetime
 
+from slipstream.core.errors import HistoryBegins, HistoryLost, MissingLayer, UnknownEpoch
 from slipstream.durability.newest import newest_epoch
-from slipstream.errors import HistoryBegins, HistoryLost, MissingLayer, UnknownEpoch
 from slipstream.store.disk import Disk
 from slipstream.store.lineage import computed_frontier, read_base, read_history, read_lineage, read_stretch
 from slipstream.store.store import Store

@@ -24,10 +24,10 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from slipstream.core.permissions import make_folders
 from slipstream.durability import checksum
 from slipstream.durability.manifest import Kept, Stored
 from slipstream.durability.pack import by_schema, decode_schema, encode_schema, pack, unpack
-from slipstream.permissions import make_folders
 from slipstream.store.disk import raise_named
 from slipstream.store.layout import SPOOL
 from slipstream.store.store import Store

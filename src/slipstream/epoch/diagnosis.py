@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
 
-from slipstream.columns import INTERNAL
+from slipstream.core.columns import INTERNAL
+from slipstream.core.errors import EpochFailed
 from slipstream.dataflow.task import EpochProperty
 from slipstream.epoch.culprit import MOST_ROWS, Tables, culprits
 from slipstream.epoch.template import FAILURES, Template
-from slipstream.errors import EpochFailed
-from slipstream.jvm import text_of
+from slipstream.spark.jvm import text_of
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
-from slipstream.errors import StoreTrouble
-from slipstream.settings import Exposure
+from slipstream.core.errors import StoreTrouble
+from slipstream.core.settings import Exposure
 from slipstream.store.records import Computed, Cut
 
 

@@ -26,8 +26,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from slipstream.clock import Clock
-from slipstream.crashing import crash_point, crash_points
+from slipstream.core.clock import Clock
+from slipstream.core.crashing import crash_point, crash_points
+from slipstream.core.errors import StoreTrouble
 from slipstream.epoch.behind import Behind, Forgetful
 from slipstream.epoch.cut import Budget
 from slipstream.epoch.interrupts import Shield
@@ -69,8 +70,7 @@ from slipstream.epoch.machine import (
 )
 from slipstream.epoch.report import EpochReport, Summary
 from slipstream.epoch.watermarks import Watermarks
-from slipstream.errors import StoreTrouble
-from slipstream.jvm import text_of
+from slipstream.spark.jvm import text_of
 from slipstream.store.events import fields
 from slipstream.store.history import History
 from slipstream.store.records import JSON, Computed, Cut

@@ -41,8 +41,7 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from slipstream.epoch.job import JobTroubled
-from slipstream.errors import (
+from slipstream.core.errors import (
     CannotHeal,
     DamagedLayer,
     JobHindered,
@@ -52,7 +51,8 @@ from slipstream.errors import (
     StoreTrouble,
     Superseded,
 )
-from slipstream.settings import Exposure
+from slipstream.core.settings import Exposure
+from slipstream.epoch.job import JobTroubled
 from slipstream.store.history import History
 from slipstream.store.records import Computed, Cut
 

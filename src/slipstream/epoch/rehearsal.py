@@ -21,9 +21,9 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from slipstream.core.errors import SlipstreamError, StoreTrouble
 from slipstream.dataflow.task import EpochProperty
 from slipstream.epoch.template import Template
-from slipstream.errors import SlipstreamError, StoreTrouble
 from slipstream.store.lineage import read_lineage
 from slipstream.store.records import JSON, Cut
 from slipstream.store.store import Store

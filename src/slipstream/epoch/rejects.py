@@ -9,7 +9,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from slipstream.errors import BadInput
+from slipstream.core.errors import BadInput
 from slipstream.store.records import JSON, Cut
 from slipstream.trace import Span, TraceWriter
 

@@ -14,8 +14,8 @@ from typing import Protocol
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from slipstream.clock import Clock
-from slipstream.columns import DIFF
+from slipstream.core.clock import Clock
+from slipstream.core.columns import DIFF
 from slipstream.dataflow.task import EpochProperty
 from slipstream.epoch.diagnosis import Diagnosis
 from slipstream.epoch.job import Given, Result

@@ -23,7 +23,7 @@ from slipstream.dataflow.task import EPOCH_PROPERTY, EpochProperty
 from slipstream.plan.catalyst import Catalyst, ExprList, Node
 from slipstream.plan.lower import Leaf, Program, bind
 from slipstream.plan.watermarks import observed_watermark
-from slipstream.session import EPOCH_POOL
+from slipstream.spark.session import EPOCH_POOL
 
 FIRST_EPOCH = 1
 FAILURES = (PySparkException, Py4JError, ConnectionError)

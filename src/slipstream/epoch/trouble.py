@@ -15,7 +15,7 @@ from pyspark.errors.exceptions.captured import CapturedException
 
 from slipstream.dataflow.telling import trouble_told
 from slipstream.epoch.job import JobTroubled
-from slipstream.jvm import text_of
+from slipstream.spark.jvm import text_of
 
 _INPUT_OUTPUT = ("java.io.", "java.nio.file.")
 _NO_ROOM = ("No space left on device", "Disk quota exceeded", "Read-only file system")

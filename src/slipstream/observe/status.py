@@ -22,13 +22,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from slipstream.core.errors import DamagedLayer, MissingLayer
 from slipstream.dataflow.contents import Contents
 from slipstream.durability.board import read_replication
 from slipstream.durability.frontiers import Frontiers, frontiers
 from slipstream.durability.newest import find_newest, newest_epoch
 from slipstream.epoch.machine import GOING_ON, WAITING
 from slipstream.epoch.report import percentile
-from slipstream.errors import DamagedLayer, MissingLayer
 from slipstream.observe.consumed import Consumed, consumed
 from slipstream.store.catalog import Catalog, SourceEntry, ViewEntry
 from slipstream.store.disk import trouble_of

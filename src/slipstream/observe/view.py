@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from slipstream.core.errors import MissingLayer
 from slipstream.dataflow.contents import Contents
 from slipstream.durability.timetravel import check_there, resolve_epoch
-from slipstream.errors import MissingLayer
 from slipstream.store.store import Store
 from slipstream.trace import Span
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from slipstream.columns import INSTEAD, field_twice, type_in
-from slipstream.errors import CannotMaintain
+from slipstream.core.columns import INSTEAD, field_twice, type_in
+from slipstream.core.errors import CannotMaintain
 from slipstream.plan.catalyst import Catalyst, Expr, Node
 from slipstream.plan.eventtime import follows
 from slipstream.plan.kinds import CONSTANTS, IDENTITY, LIMITS, PASSING

@@ -25,7 +25,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 from pyspark.sql.types import StructField, StructType, TimestampNTZType, TimestampType
 
-from slipstream.errors import BadWatermark
+from slipstream.core.errors import BadWatermark
 from slipstream.plan.catalyst import WATERMARK, WATERMARK_DELAY, Catalyst, Node
 
 _OBSERVED = "watermark "

@@ -55,8 +55,8 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from slipstream.columns import BAD, INSTEAD, INTERNAL, ORDER, UNREAD, field_twice, repeated, type_in
-from slipstream.errors import BadSourceOption, SourceNotAttached, UnknownColumn
+from slipstream.core.columns import BAD, INSTEAD, INTERNAL, ORDER, UNREAD, field_twice, repeated, type_in
+from slipstream.core.errors import BadSourceOption, SourceNotAttached, UnknownColumn
 
 JSON = Any
 """A range or an offset: whatever `json.dumps` takes."""

@@ -29,11 +29,18 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from slipstream.clock import Clock, SystemClock
-from slipstream.columns import BAD, INTERNAL
-from slipstream.durations import seconds
-from slipstream.errors import BadSourceOption, FileChanged, FileMissing, MissingColumn, UnreadableName, listed
-from slipstream.permissions import make_folders
+from slipstream.core.clock import Clock, SystemClock
+from slipstream.core.columns import BAD, INTERNAL
+from slipstream.core.durations import seconds
+from slipstream.core.errors import (
+    BadSourceOption,
+    FileChanged,
+    FileMissing,
+    MissingColumn,
+    UnreadableName,
+    listed,
+)
+from slipstream.core.permissions import make_folders
 from slipstream.sources.base import JSON, Cut, Source, quoted, summed, type_name
 from slipstream.sources.leaf import FilesTemplate
 from slipstream.sources.listing import Listing

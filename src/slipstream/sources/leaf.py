@@ -19,8 +19,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from slipstream.jvm import Remembered
-from slipstream.permissions import make_empty
+from slipstream.core.permissions import make_empty
+from slipstream.spark.jvm import Remembered
 
 SESSION_SETTINGS = {
     # A large file is split over the cores, ten small ones are not ten tasks.

@@ -33,7 +33,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from slipstream.clock import Clock
+from slipstream.core.clock import Clock
 from slipstream.sources.taken import Seen, Taken
 from slipstream.sources.watch import Watch
 

@@ -35,9 +35,9 @@ import xxhash
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import BooleanType, LongType, StructField, StructType
 
-from slipstream.columns import DELETE, DIFF
-from slipstream.errors import BadRow, BadSourceOption, InputLost
-from slipstream.permissions import make_folders
+from slipstream.core.columns import DELETE, DIFF
+from slipstream.core.errors import BadRow, BadSourceOption, InputLost
+from slipstream.core.permissions import make_folders
 from slipstream.sources.base import JSON, Changes, Cut, Source, last_range, summed
 from slipstream.sources.leaf import ArrowFrames, write_arrow_stream
 from slipstream.sources.rows import Rows, arrow_schema, table

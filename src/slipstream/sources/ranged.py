@@ -15,8 +15,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from slipstream.columns import ORDER
-from slipstream.errors import BadSourceOption, MissingColumn
+from slipstream.core.columns import ORDER
+from slipstream.core.errors import BadSourceOption, MissingColumn
 from slipstream.sources.base import JSON, Cut, Source, last_range, quoted, summed
 from slipstream.sources.shape import shaped
 

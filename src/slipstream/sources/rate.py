@@ -13,8 +13,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StructField, StructType, TimestampType
 
-from slipstream.clock import Clock, SystemClock
-from slipstream.errors import BadSourceOption
+from slipstream.core.clock import Clock, SystemClock
+from slipstream.core.errors import BadSourceOption
 from slipstream.sources.base import JSON, Cut, Source, last_range, summed
 from slipstream.sources.leaf import RangeTemplate
 from slipstream.sources.shape import shaped

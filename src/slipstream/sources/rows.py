@@ -27,7 +27,7 @@ from pyspark.sql.types import (
     _make_type_verifier,
 )
 
-from slipstream.errors import BadRow, listed
+from slipstream.core.errors import BadRow, listed
 from slipstream.sources.base import type_name
 
 Objects: TypeAlias = "Iterable[tuple[Any, ...] | Mapping[str, Any] | Row]"

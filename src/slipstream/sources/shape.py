@@ -12,7 +12,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from slipstream.columns import BAD, DELETE, DIFF, ORDER
+from slipstream.core.columns import BAD, DELETE, DIFF, ORDER
 from slipstream.sources.base import Changes, quoted
 
 UPSERTS = ("insert", "i", "c", "create", "r", "+i", "update", "u", "+u")

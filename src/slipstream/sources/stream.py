@@ -32,9 +32,9 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
 from pyspark.sql.types import LongType, StructField, StructType
 from pyspark.sql.worker.plan_data_source_read import records_to_arrow_batches
 
-from slipstream.columns import INTERNAL
-from slipstream.errors import BadSourceOption
-from slipstream.permissions import make_folders
+from slipstream.core.columns import INTERNAL
+from slipstream.core.errors import BadSourceOption
+from slipstream.core.permissions import make_folders
 from slipstream.sources.base import JSON, Cut, Source, last_range, summed
 from slipstream.sources.leaf import ArrowFrames, write_arrow_stream
 from slipstream.sources.rows import arrow_schema

@@ -34,8 +34,8 @@ from typing import Any
 import numpy as np
 import xxhash
 
-from slipstream.errors import DamagedSummary
-from slipstream.permissions import file_mode
+from slipstream.core.errors import DamagedSummary
+from slipstream.core.permissions import file_mode
 
 RECORD = np.dtype([("name", "S16"), ("size", "<i8"), ("mtime", "<i8")])
 INDEX = np.dtype([("first", "S16"), ("digest", "<u8")])

@@ -24,7 +24,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from slipstream.errors import DamagedSummary
+from slipstream.core.errors import DamagedSummary
 from slipstream.store.disk import Disk, raise_named
 from slipstream.store.history import Base, History, Mark, Place
 from slipstream.store.lineage import LineageWriter, read_whole, write_base

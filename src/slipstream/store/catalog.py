@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from slipstream.errors import DamagedDocument, UnknownView
+from slipstream.core.errors import DamagedDocument, UnknownView
 from slipstream.store.disk import Disk, WritableDisk
 from slipstream.store.documents import Body, read_document, write_document
 from slipstream.store.layout import CATALOG

@@ -25,8 +25,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Protocol
 
-from slipstream.crashing import crash_point
-from slipstream.errors import (
+from slipstream.core.crashing import crash_point
+from slipstream.core.errors import (
     StoreFull,
     StoreInUse,
     StoreIsAFile,

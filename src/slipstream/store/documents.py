@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import xxhash
 
-from slipstream.errors import DamagedDocument
+from slipstream.core.errors import DamagedDocument
 from slipstream.store.disk import Disk, WritableDisk
 from slipstream.store.layout import COPIES, copy_of
 

@@ -20,7 +20,7 @@ import json
 import logging
 from typing import Any
 
-from slipstream.errors import StoreTrouble, Superseded
+from slipstream.core.errors import StoreTrouble, Superseded
 from slipstream.store.disk import Disk, WritableDisk
 from slipstream.store.layout import EVENTS
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from slipstream.errors import DamagedLineage, UnknownEpoch
+from slipstream.core.errors import DamagedLineage, UnknownEpoch
 from slipstream.store import chain
 from slipstream.store.records import JSON, Began, Computed, Cut, Dropped, Record
 from slipstream.store.shapes import checked

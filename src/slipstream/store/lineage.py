@@ -34,7 +34,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from slipstream.errors import DamagedLineage
+from slipstream.core.errors import DamagedLineage
 from slipstream.store import chain, documents
 from slipstream.store.disk import Disk, WritableDisk
 from slipstream.store.history import Base, Folding, History, Place

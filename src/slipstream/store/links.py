@@ -13,7 +13,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from slipstream.errors import StoreLinked
+from slipstream.core.errors import StoreLinked
 from slipstream.store.layout import SOURCES
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from slipstream.errors import DamagedLineage
+from slipstream.core.errors import DamagedLineage
 
 JSON = Any
 _LATEST = 250_000_000_000  # seconds: some time in the year 9892

@@ -23,9 +23,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from slipstream.clock import Clock
-from slipstream.crashing import crash_point, crash_points
-from slipstream.errors import (
+from slipstream.core.clock import Clock
+from slipstream.core.crashing import crash_point, crash_points
+from slipstream.core.errors import (
     DamagedDocument,
     NewerFormat,
     NotAStore,

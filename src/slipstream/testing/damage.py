@@ -49,16 +49,16 @@ from pathlib import Path
 from typing import Any, ClassVar
 from unittest.mock import patch
 
-from slipstream.clock import ManualClock
+from slipstream.core.clock import ManualClock
+from slipstream.core.errors import DamagedLayer, HistoryForgotten, HistoryLost, MissingLayer, SlipstreamError
+from slipstream.core.settings import Durability
 from slipstream.durability.fsck import check_store
 from slipstream.durability.restore import heal_layer
 from slipstream.durability.start import Started, plan_start, start
 from slipstream.durability.survey import read_progress
 from slipstream.durability.timetravel import check_there, resolve_epoch
 from slipstream.durability.work import LocalWork
-from slipstream.errors import DamagedLayer, HistoryForgotten, HistoryLost, MissingLayer, SlipstreamError
 from slipstream.observe import read_status
-from slipstream.settings import Durability
 from slipstream.store import layout
 from slipstream.store.lineage import read_lineage
 from slipstream.store.store import Store, claim_store

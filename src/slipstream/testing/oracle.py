@@ -17,7 +17,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from slipstream.app import App
-from slipstream.errors import UnknownView
+from slipstream.core.errors import UnknownView
 
 _SHOWN = 5
 QUICK = {

@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from slipstream.clock import Clock, SystemClock
+from slipstream.core.clock import Clock, SystemClock
+from slipstream.core.settings import Durability
 from slipstream.dataflow.contents import recorded
 from slipstream.durability.agent import Charge, Word
 from slipstream.durability.agent.parts import Part
@@ -29,7 +30,6 @@ from slipstream.durability.joining import Opener, Origin
 from slipstream.durability.replica import Replica
 from slipstream.durability.start import Started, start
 from slipstream.durability.work import LocalWork
-from slipstream.settings import Durability
 from slipstream.store.catalog import Catalog, SourceEntry, ViewEntry
 from slipstream.store.layers import combined
 from slipstream.store.lineage import LineageWriter, read_lineage

@@ -31,8 +31,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from slipstream.cli.heartbeat import Beat
+from slipstream.core.errors import StoreVanished
 from slipstream.durability.board import read_replication
-from slipstream.errors import StoreVanished
 from slipstream.observe import read_view
 from slipstream.store.disk import LocalDisk
 from slipstream.store.lineage import computed_frontier, read_lineage
@@ -342,7 +342,7 @@ class Torture:
         jvm = next((pid for pid, command in own.items() if "java" in command.split(" ")[0]), None)
         if jvm is None or victim == "jvm":
             return jvm
-        daemons = [pid for pid in children_of(jvm) if "slipstream.daemon" in command_of(pid)]
+        daemons = [pid for pid in children_of(jvm) if "slipstream.spark.daemon" in command_of(pid)]
         workers = [pid for daemon in daemons for pid in children_of(daemon)]
         return workers[-1] if workers else None
 

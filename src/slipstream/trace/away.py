@@ -25,7 +25,7 @@ from typing import Any
 
 from xxhash import xxh3_64_hexdigest
 
-from slipstream.errors import DamagedLayer
+from slipstream.core.errors import DamagedLayer
 from slipstream.trace.naming import damaged, trace_of
 from slipstream.trace.placing import placed
 

@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
 
-from slipstream.errors import MissingLayer
+from slipstream.core.errors import MissingLayer
 from slipstream.trace.naming import LayerName, Span, by_order
 
 

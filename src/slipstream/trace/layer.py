@@ -30,7 +30,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from slipstream.errors import DamagedLayer
+from slipstream.core.errors import DamagedLayer
 from slipstream.trace.away import bring, is_away, problem_of_note
 from slipstream.trace.naming import Fence, Ints, LayerName, Span, damaged, place_of, trace_of
 from slipstream.trace.seal import (

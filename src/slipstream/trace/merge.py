@@ -25,9 +25,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from slipstream.crashing import crash_point, crash_points
-from slipstream.errors import BadLayer
-from slipstream.permissions import make_folders
+from slipstream.core.crashing import crash_point, crash_points
+from slipstream.core.errors import BadLayer
+from slipstream.core.permissions import make_folders
 from slipstream.trace import rows as _rows
 from slipstream.trace.cover import Piece, tile
 from slipstream.trace.flush import flush, flush_folder

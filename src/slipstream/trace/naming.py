@@ -33,7 +33,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from slipstream.errors import BadTraceName, DamagedLayer
+from slipstream.core.errors import BadTraceName, DamagedLayer
 
 PLACES = 1 << 31
 _HALF = 1 << 30

@@ -17,8 +17,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from slipstream.crashing import crash_point, crash_points
-from slipstream.permissions import file_mode
+from slipstream.core.crashing import crash_point, crash_points
+from slipstream.core.permissions import file_mode
 from slipstream.trace.flush import flush, flush_folder
 
 _BUFFER = 1 << 16

@@ -32,7 +32,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from math import log
 
-from slipstream.errors import MissingLayer
+from slipstream.core.errors import MissingLayer
 from slipstream.trace.cover import Piece, cover, readable_from, strips, tile
 from slipstream.trace.naming import Kind, LayerName, Span, by_order
 

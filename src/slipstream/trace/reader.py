@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from slipstream.errors import HistoryForgotten, MissingLayer, UnknownSchema
+from slipstream.core.errors import HistoryForgotten, MissingLayer, UnknownSchema
 from slipstream.trace import rows as _rows
 from slipstream.trace.cover import Piece, cover, history_reach, tile
 from slipstream.trace.equality import Bools, equal

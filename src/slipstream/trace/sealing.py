@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 from xxhash import xxh3_64
 
-from slipstream.errors import BadLayer
+from slipstream.core.errors import BadLayer
 from slipstream.trace.naming import LayerName, trace_of
 from slipstream.trace.placing import placed
 from slipstream.trace.seal import MAGIC_BYTES, Seal, SealedPart, closed

@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from slipstream.errors import BadLayer
-from slipstream.permissions import make_folders
+from slipstream.core.errors import BadLayer
+from slipstream.core.permissions import make_folders
 from slipstream.trace import rows as _rows
 from slipstream.trace.naming import LayerName, Span, store_of
 from slipstream.trace.sealing import table_batches, write_layer

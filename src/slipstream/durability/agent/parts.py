@@ -26,9 +26,9 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from slipstream.clock import Clock
+from slipstream.core.clock import Clock
+from slipstream.core.errors import SlipstreamError, Superseded
 from slipstream.durability.board import Board
-from slipstream.errors import SlipstreamError, Superseded
 from slipstream.store.events import fields
 from slipstream.store.store import Store
 

@@ -36,7 +36,7 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from slipstream.clock import Clock, SystemClock
+from slipstream.core.clock import Clock, SystemClock
 from slipstream.durability.agent.parts import Part, Turn, run_in_threads
 from slipstream.durability.agent.sums import LONGEST_REST, Sums
 from slipstream.durability.agent.upkeep import Upkeep

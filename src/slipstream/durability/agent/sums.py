@@ -16,13 +16,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from slipstream.clock import Clock
+from slipstream.core.clock import Clock
+from slipstream.core.errors import DamagedLayer, HistoryForgotten, MissingLayer
+from slipstream.core.settings import Exposure
 from slipstream.durability.board import Board, Word
 from slipstream.durability.checksum import MODULUS, read_totals, sums_line, sums_of
 from slipstream.durability.healing import Healing
 from slipstream.durability.work import LayerWork
-from slipstream.errors import DamagedLayer, HistoryForgotten, MissingLayer
-from slipstream.settings import Exposure
 from slipstream.store import chain
 from slipstream.store.events import fields
 from slipstream.store.layout import SUMS, log_number, sums_log

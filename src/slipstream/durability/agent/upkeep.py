@@ -19,11 +19,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 
-from slipstream.crashing import crash_point
+from slipstream.core.crashing import crash_point
+from slipstream.core.errors import DamagedLayer
 from slipstream.durability.board import Board, Progress, Told, Word
 from slipstream.durability.healing import AGAIN_AFTER, Healing
 from slipstream.durability.work import LayerWork
-from slipstream.errors import DamagedLayer
 from slipstream.store.layers import remove_layer
 from slipstream.store.layout import AWAY, lineage_log
 from slipstream.store.store import Store

@@ -8,8 +8,8 @@ from typing import Any
 from py4j.java_gateway import is_instance_of
 from pyspark.sql import SparkSession
 
-from slipstream.jvm import Remembered
 from slipstream.plan.catalyst.handles import ExprList, bare
+from slipstream.spark.jvm import Remembered
 
 
 class InJvm:

@@ -11,7 +11,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql.types import DataType, StructType, _parse_datatype_json_string
 
-from slipstream.errors import BadDuration
+from slipstream.core.errors import BadDuration
 from slipstream.plan.catalyst.handles import Expr, Node, Type
 from slipstream.plan.catalyst.jvm import InJvm
 from slipstream.plan.catalyst.types import kept_type

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, LongType, StringType, StructField, StructType
 
-from slipstream.columns import BAD, DELETE, DIFF
+from slipstream.core.columns import BAD, DELETE, DIFF
 from slipstream.dataflow.upsert import Upsert
 from slipstream.plan.catalyst import WATERMARK
 from slipstream.plan.lower.builder import Builder, Columns, Delta, Leaf

@@ -11,7 +11,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, MapType, VariantType
 
-from slipstream.columns import INTERNAL
+from slipstream.core.columns import INTERNAL
 from slipstream.dataflow.topk import TopK as Ordered
 from slipstream.plan.catalyst import Catalyst, Expr
 from slipstream.plan.lower.builder import Columns, Delta

@@ -14,7 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from slipstream.session import start_session
+from slipstream.spark.session import start_session
 from slipstream.testing.fuzz.rounds import Tally, play, shrink, tuned
 
 

@@ -28,8 +28,8 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from slipstream.app import App
-from slipstream.errors import CannotMaintain
-from slipstream.settings import Settings
+from slipstream.core.errors import CannotMaintain
+from slipstream.core.settings import Settings
 from slipstream.testing.fuzz.generator import INEXACT, Generator
 from slipstream.testing.fuzz.query import Query, Select, parts_of
 from slipstream.testing.fuzz.tables import Debts, change, scripted

@@ -25,7 +25,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from slipstream.errors import SlipstreamError
+from slipstream.core.errors import SlipstreamError
 from slipstream.store.lineage import computed_frontier, read_lineage
 from slipstream.testing.simulation.disk import SimulatedDisk
 from slipstream.testing.simulation.layers import ModelLayers

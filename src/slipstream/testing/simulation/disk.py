@@ -26,7 +26,7 @@ from itertools import count
 from pathlib import Path
 from typing import Literal
 
-from slipstream.errors import StoreFull, StoreInUse, StoreReadOnly, StoreVanished
+from slipstream.core.errors import StoreFull, StoreInUse, StoreReadOnly, StoreVanished
 from slipstream.testing.simulation.scheduler import Process, Scheduler
 
 BLOCK = 64

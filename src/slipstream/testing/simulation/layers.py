@@ -20,9 +20,9 @@ from functools import lru_cache
 import pyarrow as pa
 import xxhash
 
+from slipstream.core.errors import DamagedLayer, HistoryForgotten, MissingLayer
 from slipstream.durability.manifest import Kept, Stored
 from slipstream.durability.work import Body, Packed
-from slipstream.errors import DamagedLayer, HistoryForgotten, MissingLayer
 from slipstream.store.layers import valid
 from slipstream.store.layout import TRACES
 from slipstream.testing.simulation.disk import SimulatedDisk

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from slipstream.errors import FileMissing
+from slipstream.core.errors import FileMissing
 from slipstream.store.catalog import Catalog, SourceEntry, ViewEntry
 from slipstream.testing.simulation.layers import ModelLayers, Row, key_of, place_of
 from slipstream.trace import LayerName, Span

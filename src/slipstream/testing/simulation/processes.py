@@ -14,6 +14,7 @@ from functools import partial
 
 from slipstream.cli import watchover
 from slipstream.cli.heartbeat import Beat
+from slipstream.core.errors import SlipstreamError, StandingBy, StoreInUse, StoreTrouble, Superseded
 from slipstream.durability.frontiers import Watching
 from slipstream.durability.ledger import StoreLedger, Upkeep
 from slipstream.epoch.cut import Bounds, Budget
@@ -21,7 +22,6 @@ from slipstream.epoch.job import Given, Result
 from slipstream.epoch.loop import Loop, Options
 from slipstream.epoch.machine import Policy
 from slipstream.epoch.watermarks import Watermarks
-from slipstream.errors import SlipstreamError, StandingBy, StoreInUse, StoreTrouble, Superseded
 from slipstream.store.history import History
 from slipstream.store.records import JSON, Cut
 from slipstream.store.store import Claim, await_claim, claim_store

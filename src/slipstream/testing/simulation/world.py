@@ -11,8 +11,8 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from slipstream.errors import FileMissing, SlipstreamError
-from slipstream.settings import Durability, Exposure
+from slipstream.core.errors import FileMissing, SlipstreamError
+from slipstream.core.settings import Durability, Exposure
 from slipstream.store.store import Store
 from slipstream.testing.simulation.books import Books, Violation
 from slipstream.testing.simulation.disk import Damage, SimulatedDisk

@@ -11,7 +11,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from slipstream.session import start_session
+from slipstream.spark.session import start_session
 from slipstream.testing.tpcds.queries import NUMBERS
 from slipstream.testing.tpcds.suite import Outcome, play, tuned
 from slipstream.testing.tpcds.tables import generate

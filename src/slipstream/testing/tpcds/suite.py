@@ -21,7 +21,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import LongType, StructField, StructType
 
 from slipstream.app import App
-from slipstream.errors import CannotMaintain
+from slipstream.core.errors import CannotMaintain
 from slipstream.sources import files
 from slipstream.testing.changes import Changing, drop
 from slipstream.testing.oracle import QUICK, assert_equal_rows, rows_of

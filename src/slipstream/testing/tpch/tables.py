@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql.types import StructField, StructType
 
-from slipstream.errors import ToolMissing
+from slipstream.core.errors import ToolMissing
 
 
 @dataclass(frozen=True)

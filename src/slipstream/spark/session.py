@@ -36,9 +36,9 @@ from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
-from slipstream.errors import SessionWarning, SparkConnectSession
-from slipstream.java import java_home
-from slipstream.jvm import Remembered
+from slipstream.core.errors import SessionWarning, SparkConnectSession
+from slipstream.spark.java import java_home
+from slipstream.spark.jvm import Remembered
 
 _CONF = Path(__file__).parent / "conf"
 
@@ -78,7 +78,9 @@ DEFAULTS = (
     Setting(
         "spark.python.unix.domain.socket.dir", "/tmp", "a socket's path has a limit of about 100 characters"
     ),
-    Setting("spark.python.daemon.module", "slipstream.daemon", "a worker is there most of a second sooner"),
+    Setting(
+        "spark.python.daemon.module", "slipstream.spark.daemon", "a worker is there most of a second sooner"
+    ),
     Setting(
         "spark.scheduler.allocation.file", str(_CONF / "fairscheduler.xml"), "the weight of the epochs' pool"
     ),

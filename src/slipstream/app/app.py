@@ -23,20 +23,11 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StructField, StructType
 
-from slipstream.assembly import Assembly, assemble
-from slipstream.clock import Clock, SystemClock
-from slipstream.dataflow.contents import Contents, Reading, places
-from slipstream.dataflow.graph import Step
-from slipstream.datasource import SlipstreamSource
-from slipstream.definitions import Maintain, Names, Query, ViewDefinition, check_complete, inputs_of
-from slipstream.durability.newest import newest_epoch
-from slipstream.durability.replica import check_apart, own_folders
-from slipstream.durability.start import Started, start
-from slipstream.durability.timetravel import check_there, resolve_epoch
-from slipstream.durations import seconds
-from slipstream.epoch import EpochReport, Loop, Summary
-from slipstream.epoch.gone import shortened
-from slipstream.errors import (
+from slipstream.app.assembly import Assembly, assemble
+from slipstream.app.definitions import Maintain, Names, Query, ViewDefinition, check_complete, inputs_of
+from slipstream.core.clock import Clock, SystemClock
+from slipstream.core.durations import seconds
+from slipstream.core.errors import (
     BadSourceOption,
     BadViewOption,
     DamagedSummary,
@@ -47,8 +38,17 @@ from slipstream.errors import (
     StandingBy,
     UnknownView,
 )
-from slipstream.jvm import Remembered
+from slipstream.core.settings import Declaration, Durability, Exposure, History, Settings, starting
+from slipstream.dataflow.contents import Contents, Reading, places
+from slipstream.dataflow.graph import Step
+from slipstream.durability.newest import newest_epoch
+from slipstream.durability.replica import check_apart, own_folders
+from slipstream.durability.start import Started, start
+from slipstream.durability.timetravel import check_there, resolve_epoch
+from slipstream.epoch import EpochReport, Loop, Summary
+from slipstream.epoch.gone import shortened
 from slipstream.observe import Backlog, Frontiers, notes, read_frontiers
+from slipstream.observe.datasource import SlipstreamSource
 from slipstream.plan import (
     Catalyst,
     check_deterministic,
@@ -61,9 +61,9 @@ from slipstream.plan import (
     maintainable,
     marked_schema,
 )
-from slipstream.session import active_session_kept, check_session, epoch_session, start_session
-from slipstream.settings import Declaration, Durability, Exposure, History, Settings, starting
 from slipstream.sources import SESSION_SETTINGS, Source
+from slipstream.spark.jvm import Remembered
+from slipstream.spark.session import active_session_kept, check_session, epoch_session, start_session
 from slipstream.store.catalog import ViewEntry
 from slipstream.store.disk import LocalDisk
 from slipstream.store.events import EventLog, fields, log_events, stop_logging

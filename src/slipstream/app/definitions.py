@@ -14,7 +14,7 @@ from typing import Literal
 
 from pyspark.sql import DataFrame
 
-from slipstream.errors import BadName, NameTaken, UnknownInput, ViewCycle
+from slipstream.core.errors import BadName, NameTaken, UnknownInput, ViewCycle
 
 Query = Callable[..., DataFrame]
 Maintain = Literal["incremental", "recompute"]

@@ -15,7 +15,7 @@ from pyspark.sql.types import (
     YearMonthIntervalType,
 )
 
-from slipstream.columns import INSTEAD, beside, field_twice, repeated, type_in
+from slipstream.core.columns import INSTEAD, beside, field_twice, repeated, type_in
 
 
 @pytest.mark.parametrize(

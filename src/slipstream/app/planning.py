@@ -16,11 +16,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from slipstream import plan
+from slipstream.core.settings import Settings
 from slipstream.dataflow.combine import PARTIAL
 from slipstream.dataflow.graph import Step
 from slipstream.epoch import Template
 from slipstream.plan import TIME_ZONE, Catalyst, Choices, Fact, Looks, Meaning, TraceNames, choose, mark_of
-from slipstream.settings import Settings
 from slipstream.sources import Source
 from slipstream.trace import epoch_layers
 

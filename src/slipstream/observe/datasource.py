@@ -21,10 +21,10 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import LongType, StructField, StructType
 
-from slipstream.columns import repeated
+from slipstream.core.columns import repeated
+from slipstream.core.errors import BadReadOption, UnknownView
 from slipstream.dataflow.contents import Contents, Reading
 from slipstream.durability.timetravel import check_there, resolve_epoch
-from slipstream.errors import BadReadOption, UnknownView
 from slipstream.store.catalog import ViewEntry
 from slipstream.store.store import Store
 

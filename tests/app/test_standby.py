@@ -15,8 +15,8 @@ from pyspark.sql import SparkSession
 
 import slipstream as sl
 from slipstream.app import standing_by
+from slipstream.core.errors import StandingBy, ViewChanged
 from slipstream.epoch import Rehearsal
-from slipstream.errors import StandingBy, ViewChanged
 from slipstream.testing.oracle import assert_equal_rows, rows_of
 from slipstream.trace import validate
 

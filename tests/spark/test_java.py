@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from slipstream import java
-from slipstream.errors import JavaHomeNotWritable, NoJava
-from slipstream.java import Java, find_java, java_home, prepare
+from slipstream.core.errors import JavaHomeNotWritable, NoJava
+from slipstream.spark import java
+from slipstream.spark.java import Java, find_java, java_home, prepare
 
 VECTOR_ARGUMENT = "--add-modules=jdk.incubator.vector"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from slipstream.clock import ManualClock, SystemClock
+from slipstream.core.clock import ManualClock, SystemClock
 
 
 def test_a_manual_clock_stands_still_until_it_is_moved() -> None:

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import slipstream as sl
-from slipstream.errors import BadInput, BadSourceOption
+from slipstream.core.errors import BadInput, BadSourceOption
 
 pytestmark = pytest.mark.spark
 

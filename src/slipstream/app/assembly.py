@@ -14,7 +14,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from slipstream.clock import Clock
+from slipstream.app.planning import Declared, Plans
+from slipstream.app.rebuild import Rebuild, carry_out, idle_traces, plan_rebuild
+from slipstream.core.clock import Clock
+from slipstream.core.settings import Durability, History, Limits, Settings
 from slipstream.dataflow.contents import Contents, recorded
 from slipstream.dataflow.graph import Step
 from slipstream.durability.agent import Agent, Charge, rest_within
@@ -35,9 +38,6 @@ from slipstream.epoch import (
     Watermarks,
 )
 from slipstream.plan import LateView, Record, View
-from slipstream.planning import Declared, Plans
-from slipstream.rebuild import Rebuild, carry_out, idle_traces, plan_rebuild
-from slipstream.settings import Durability, History, Limits, Settings
 from slipstream.sources import Source
 from slipstream.store.catalog import Catalog, SourceEntry, ViewEntry
 from slipstream.store.history import History as Past

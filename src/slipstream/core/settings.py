@@ -10,8 +10,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from slipstream.durations import seconds
-from slipstream.errors import BadDurability, BadDuration
+from slipstream.core.durations import seconds
+from slipstream.core.errors import BadDurability, BadDuration
 
 
 @dataclass(frozen=True)

@@ -26,10 +26,10 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from slipstream.core.errors import MissingLayer, UnknownView, ViewChanged
+from slipstream.core.permissions import make_folders
 from slipstream.dataflow.task import EpochProperty
 from slipstream.epoch import Template
-from slipstream.errors import MissingLayer, UnknownView, ViewChanged
-from slipstream.permissions import make_folders
 from slipstream.plan import differences
 from slipstream.sources import Source
 from slipstream.store.catalog import Catalog, ViewEntry, owner_of

@@ -10,7 +10,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from slipstream.errors import StoreVanished
+from slipstream.core.errors import StoreVanished
 
 
 def file_mode(folder: str | Path) -> int:

@@ -9,9 +9,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 import slipstream as sl
+from slipstream.core.errors import InputGone, RecoveryWarning
+from slipstream.core.settings import Durability, Starting, starting_with
 from slipstream.durability.start import start
-from slipstream.errors import InputGone, RecoveryWarning
-from slipstream.settings import Durability, Starting, starting_with
 from slipstream.store.lineage import read_lineage
 from slipstream.store.records import Cut
 from slipstream.store.store import Store, claim_store

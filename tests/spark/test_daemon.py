@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from slipstream.daemon import quietly, without_zips
+from slipstream.spark.daemon import quietly, without_zips
 
 
 def test_zips_go_where_the_packages_are_installed_too(tmp_path: Path) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from slipstream.errors import SlipstreamError
-from slipstream.settings import History
+from slipstream.core.errors import SlipstreamError
+from slipstream.core.settings import History
 
 CLOCKS = [(10.0 * epoch, epoch) for epoch in range(1, 11)]
 

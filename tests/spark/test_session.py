@@ -17,10 +17,11 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from slipstream.app import App
-from slipstream.errors import SessionWarning, SparkConnectSession
-from slipstream.java import java_home
+from slipstream.core.errors import SessionWarning, SparkConnectSession
 from slipstream.plan.catalyst import Catalyst
-from slipstream.session import (
+from slipstream.sources import memory
+from slipstream.spark.java import java_home
+from slipstream.spark.session import (
     EPOCH,
     LOCAL,
     REQUIRED,
@@ -30,7 +31,6 @@ from slipstream.session import (
     session_settings,
     start_session,
 )
-from slipstream.sources import memory
 
 REQUIRED_VALUES = {setting.key: setting.value for setting in REQUIRED}
 
@@ -151,7 +151,7 @@ def _assert_active(session: SparkSession) -> None:
 
 
 SUBMITTED = """
-from slipstream.session import start_session
+from slipstream.spark.session import start_session
 spark = start_session("submitted", "local[1]", shards=2)
 conf = spark.sparkContext.getConf()
 print("GOT", conf.get("spark.ui.retainedJobs"), conf.get("spark.scheduler.mode"), spark.range(4).count())
@@ -177,7 +177,7 @@ def test_options_of_spark_submit_go_before_ours(tmp_path: Path) -> None:
 
 STARTED = """
 import os
-from slipstream.session import start_session
+from slipstream.spark.session import start_session
 before = dict(os.environ)
 spark = start_session("started", None, shards=2, settings={"spark.driver.memory": "600m"})
 changed = {key for key in before | os.environ if before.get(key) != os.environ.get(key)}

@@ -6,8 +6,8 @@ from datetime import timedelta
 
 import pytest
 
-from slipstream.durations import seconds
-from slipstream.errors import BadDuration
+from slipstream.core.durations import seconds
+from slipstream.core.errors import BadDuration
 
 
 @pytest.mark.parametrize(

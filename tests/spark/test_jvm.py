@@ -10,7 +10,7 @@ from py4j.java_gateway import GatewayClient
 from pyspark.sql import SparkSession
 
 import slipstream as sl
-from slipstream.jvm import Remembered
+from slipstream.spark.jvm import Remembered
 
 pytestmark = pytest.mark.spark
 

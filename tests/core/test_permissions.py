@@ -12,9 +12,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
 
 import slipstream as sl
-from slipstream.errors import StoreVanished
-from slipstream.permissions import file_mode, make_empty, make_folders
-from slipstream.settings import Starting, starting_with
+from slipstream.core.errors import StoreVanished
+from slipstream.core.permissions import file_mode, make_empty, make_folders
+from slipstream.core.settings import Starting, starting_with
 from slipstream.testing.pretend import BAG, Pretend, eventually
 from slipstream.trace.writer import TraceWriter
 

@@ -6,7 +6,7 @@ import math
 import re
 from datetime import timedelta
 
-from slipstream.errors import BadDuration
+from slipstream.core.errors import BadDuration
 
 _UNITS = {
     "ms": 0.001,

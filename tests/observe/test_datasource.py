@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import slipstream as sl
-from slipstream.java import java_home
+from slipstream.spark.java import java_home
 from slipstream.testing.oracle import rows_of
 
 pytestmark = pytest.mark.spark
@@ -35,7 +35,7 @@ def app(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 OTHER_PROGRAM = """
 import json, sys
 from pyspark.sql import SparkSession
-from slipstream.datasource import SlipstreamSource
+from slipstream.observe.datasource import SlipstreamSource
 
 spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
 spark.dataSource.register(SlipstreamSource)

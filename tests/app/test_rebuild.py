@@ -11,10 +11,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 import slipstream as sl
+from slipstream.app.rebuild import Rebuild, idle_traces, plan_rebuild
+from slipstream.core.errors import UnknownView, ViewChanged
+from slipstream.core.settings import Starting, starting_with
 from slipstream.durability.fsck import check_replica, check_store
-from slipstream.errors import UnknownView, ViewChanged
-from slipstream.rebuild import Rebuild, idle_traces, plan_rebuild
-from slipstream.settings import Starting, starting_with
 from slipstream.store.catalog import ViewEntry
 from slipstream.testing.oracle import assert_equal, recompute
 from slipstream.testing.pretend import eventually

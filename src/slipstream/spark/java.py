@@ -30,7 +30,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from slipstream.errors import JavaHomeNotWritable, NoJava
+from slipstream.core.errors import JavaHomeNotWritable, NoJava
 
 OLDEST = 17
 """The first Java release that Spark 4 runs on."""

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import slipstream as sl
-from slipstream.errors import (
+from slipstream.core.errors import (
     BadName,
     NameTaken,
     NewerFormat,
