@@ -99,7 +99,7 @@ class Kept:
             durability=durability or Durability(("a",)),
             agent=self.agent,
             watching=self.watching,
-            traces={TRACE: SHARDS},
+            traces={TRACE: (SHARDS,)},
             upkeep=Upkeep((TRACE,), lambda epoch, clock: epoch - 1),
             sources={},
             heal=self.heal,

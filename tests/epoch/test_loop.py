@@ -178,7 +178,7 @@ class Engine:
             durability=durability,
             agent=self.agent,
             watching=self.watching,
-            traces={TRACE: (Span.whole(),)},
+            traces={TRACE: ((Span.whole(),),)},
             upkeep=Upkeep((TRACE,), lambda epoch, clock: 0),
             sources={},
             heal=self.heal,

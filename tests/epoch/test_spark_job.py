@@ -65,7 +65,9 @@ class Engine:
         placeholders = {"t": Catalyst(spark).placeholder(source.row_schema)}
         frames = {name: query(placeholders["t"]) for name, query in views.items()}
         placeholders |= {name: Catalyst(spark).placeholder(frame.schema) for name, frame in frames.items()}
-        declared = Declared(epochs, {"t": source}, frames, (), placeholders, SHARDS, Settings(), known={})
+        declared = Declared(
+            epochs, {"t": source}, frames, (), placeholders, SHARDS, Settings(little=0), known={}
+        )
         plans = Plans(declared, root)
         traces = sorted(
             {trace for root in plans.steps.values() for step in root.walk() for trace in step.traces}
@@ -80,7 +82,7 @@ class Engine:
             spark=epochs,
             plans=plans,
             inputs={"t": source},
-            place=Place(root, self.claim.incarnation, SHARDS),
+            place=Place(root, self.claim.incarnation),
             rejects=rejects,
             late={},
             reads={},
@@ -93,7 +95,7 @@ class Engine:
             durability=Durability(),
             agent=Agent(),
             watching=Silent(),
-            traces=spans,
+            traces={trace: (each,) for trace, each in spans.items()},
             upkeep=Upkeep((), lambda epoch, clock: 0),
             sources={"t": source},
             heal=lambda: self.heal(),

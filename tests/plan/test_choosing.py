@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from slipstream.plan.choosing import ENOUGH_ROWS, FEW, MANY, Choices, Fact, Looks, choose
+from slipstream.plan.choosing import ENOUGH_ROWS, FEW, MANY, SLOW, Choices, Fact, Looks, Pace, choose, rows_of
 
 NONE: frozenset[str] = frozenset()
 ROWS = 10 * ENOUGH_ROWS
@@ -59,3 +59,47 @@ def test_a_small_epoch_is_not_looked_at_and_does_not_put_off_the_look() -> None:
 def test_a_look_in_vain_is_taken_again_after_the_next_epoch() -> None:
     assert looked(ENOUGH_ROWS, 12, in_vain=5)[:3] == [3, 4, 5]
     assert 6 not in looked(ENOUGH_ROWS, 12, in_vain=5)
+
+
+def after(one: list[float], many: list[float]) -> Pace:
+    pace = Pace()
+    for seconds in one:
+        pace = pace.after(True, seconds)
+    for seconds in many:
+        pace = pace.after(False, seconds)
+    return pace
+
+
+@pytest.mark.parametrize(
+    ("one", "many", "chosen"),
+    [
+        ([], [], True),
+        ([9.0] * 4, [], True),
+        ([SLOW / 2] * 5, [], True),
+        ([SLOW] * 5, [], False),
+        ([SLOW] * 5, [SLOW / 2] * 4, False),
+        ([SLOW] * 5, [SLOW / 2] * 5, False),
+        ([SLOW] * 5, [2 * SLOW] * 5, True),
+        ([9.0, 9.0, 0.1, 0.1, 0.1], [], True),
+        ([9.0, 9.0, 9.0, 9.0, 9.0, 0.1, 0.1, 0.1], [], True),
+    ],
+)
+def test_epochs_of_little_input_are_computed_by_one_task_unless_they_are_slow_and_shards_are_quicker(
+    one: list[float], many: list[float], chosen: bool
+) -> None:
+    assert after(one, many).one_task() is chosen
+
+
+def test_the_way_that_is_not_chosen_is_tried_again_after_a_while() -> None:
+    pace, tried = after([1.0] * 5, [0.6] * 5), 0
+    for _ in range(300):
+        one = pace.one_task()
+        tried += one
+        pace = pace.after(one, 1.0 if one else 0.6)
+    assert tried == 5
+
+
+def test_the_rows_of_an_epochs_input_are_known_only_where_every_source_can_tell() -> None:
+    assert rows_of([]) == 0
+    assert rows_of([("rows", 7), ("bytes", 250)]) == 9
+    assert rows_of([("rows", 7), ("rows", None)]) is None

@@ -105,7 +105,7 @@ def assemble(
         """Over all the input that was ever consumed, so the base of the lineage is not enough."""
         past = read_whole(claim.store.disk)
         bad = {each.trace: each.schema for each in rejects.values()}
-        carry_out(spark, claim, plans.template, used, past, shards, anew, catalog, bad)
+        carry_out(spark, claim, plans.by_shards(), used, past, anew, catalog, bad)
 
     compare(claim, past)
 
@@ -122,6 +122,7 @@ def assemble(
         histories += late.values()
         whole = {each.trace for each in rejects.values()}
         spans = [shard_span(shard, shards) for shard in range(shards)]
+        either = ([Span.whole()], spans)
         agent = Agent(_charge(started, durability))
         ledger = StoreLedger(
             claim=claim,
@@ -130,7 +131,7 @@ def assemble(
             durability=durability,
             agent=agent,
             watching=Watching(claim.store.disk),
-            traces={trace: [Span.whole()] if trace in whole else spans for trace in final.traces()},
+            traces={trace: either[:1] if trace in whole else either for trace in final.traces()},
             upkeep=Upkeep(tuple(histories), _keeper(history, past)),
             sources=used,
             heal=lambda: heal_store(claim, durability.replicas, LocalWork(claim.store)),
@@ -139,7 +140,7 @@ def assemble(
             spark=spark,
             plans=plans,
             inputs=used,
-            place=Place(claim.store.root, claim.incarnation, shards),
+            place=Place(claim.store.root, claim.incarnation),
             rejects=rejects,
             late=late,
             reads=_reads(plans.steps),
@@ -156,7 +157,7 @@ def assemble(
         )
         return Loop(job, used, ledger, past, options, clock)
 
-    return Assembly(plans.steps, loop, Rehearsal(spark, lambda: plans.template, used, shards))
+    return Assembly(plans.steps, loop, Rehearsal(spark, (plans.by_one_task, plans.by_shards), used))
 
 
 def _charge(started: Started, durability: Durability) -> Charge:

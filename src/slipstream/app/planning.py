@@ -19,8 +19,19 @@ from slipstream import plan
 from slipstream.core.settings import Settings
 from slipstream.dataflow.combine import PARTIAL
 from slipstream.dataflow.graph import Step
-from slipstream.epoch import Template
-from slipstream.plan import TIME_ZONE, Catalyst, Choices, Fact, Looks, Meaning, TraceNames, choose, mark_of
+from slipstream.epoch import Planned, Template
+from slipstream.plan import (
+    TIME_ZONE,
+    Catalyst,
+    Choices,
+    Fact,
+    Looks,
+    Meaning,
+    Pace,
+    TraceNames,
+    choose,
+    mark_of,
+)
 from slipstream.sources import Source
 from slipstream.trace import epoch_layers
 
@@ -40,7 +51,7 @@ class Declared:
 
 
 class Plans:
-    """The epoch's plan as it is now."""
+    """The plans of an epoch as they are now: one for much input, by shards, and one for little, by one task."""
 
     def __init__(self, declared: Declared, root: Path) -> None:
         self._declared, self._root = declared, root
@@ -51,8 +62,33 @@ class Plans:
         self._adaptive = forced is None and bool(self._addable)
         self._choices = Choices(partial=frozenset(self._addable if forced else ()))
         self._looks = Looks()
+        self._pace = Pace()
+        self._made: dict[bool, Template] = {}
+        self._last: Template | None = None
         self.steps: dict[str, Step] = {}
-        self._make()
+        self._tell()
+
+    def by_shards(self) -> Planned:
+        """The plan for much input."""
+        return self._planned(one_task=False)
+
+    def by_one_task(self) -> Planned:
+        """The plan for little input."""
+        return self._planned(one_task=True)
+
+    def chosen(self, rows: int | None) -> Planned:
+        """The plan of the next epoch, of about so many rows of input."""
+        return self.by_one_task() if self._is_little(rows) and self._pace.one_task() else self.by_shards()
+
+    def took(self, planned: Planned, rows: int | None, seconds: float) -> None:
+        """An epoch of about so many rows was computed in so many seconds."""
+        self._last = planned.template
+        if self._is_little(rows):
+            self._pace = self._pace.after(planned.one_task, seconds)
+
+    def measured(self) -> dict[str, dict[str, int]]:
+        """What Spark measured of each operator in the last epoch, by the operator's own trace."""
+        return {} if self._last is None else self._last.measured()
 
     def learn(self, epoch: int, rows: int) -> None:
         """An epoch was computed, of so many rows: the next plan may be another one."""
@@ -67,23 +103,33 @@ class Plans:
         chosen = choose(self._choices, facts)
         if chosen != self._choices:
             self._choices = chosen
-            self._make()
+            self._made.pop(False, None)
+            self._tell()
 
     def recorded_schema(self, root: plan.Record) -> pa.Schema:
         """The columns of the trace of a view that is recorded."""
         return plan.recorded_schema(self._catalyst, root)
 
-    def _make(self) -> None:
-        """Take up the plan for what is chosen now."""
-        declared, partial = self._declared, self._choices.partial
-        program = plan.lower(
-            self._catalyst,
-            self.compiled,
-            shards=declared.shards,
-            hash_bits=declared.settings.hash_bits,
-            partial=partial,
-        )
-        self.template = Template(self._catalyst, program)
+    def _is_little(self, rows: int | None) -> bool:
+        return rows is not None and rows < self._declared.settings.little
+
+    def _planned(self, one_task: bool) -> Planned:
+        """A plan, made when it is first asked for. One task adds nothing up for others."""
+        declared = self._declared
+        if one_task not in self._made:
+            program = plan.lower(
+                self._catalyst,
+                self.compiled,
+                shards=None if one_task else declared.shards,
+                hash_bits=declared.settings.hash_bits,
+                partial=() if one_task else self._choices.partial,
+            )
+            self._made[one_task] = Template(self._catalyst, program)
+        return Planned(self._made[one_task], 1 if one_task else declared.shards, one_task)
+
+    def _tell(self) -> None:
+        """Take up what is chosen now where plans are explained."""
+        partial = self._choices.partial
         self.steps.update(
             (view.name, plan.step_of(self._catalyst, view.root, partial)) for view in self.compiled.views
         )
@@ -92,7 +138,7 @@ class Plans:
         """What is known of the last epoch. Of an aggregation that adds up first, the rows that were left; of any other,
         how many there would have been at most: one for each key and task.
         """
-        measured = self.template.measured()
+        measured = self.measured()
         found = {}
         for trace in self._addable:
             adds_up = trace in self._choices.partial

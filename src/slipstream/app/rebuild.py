@@ -29,7 +29,7 @@ from pyspark.sql import DataFrame, SparkSession
 from slipstream.core.errors import MissingLayer, UnknownView, ViewChanged
 from slipstream.core.permissions import make_folders
 from slipstream.dataflow.task import EpochProperty
-from slipstream.epoch import Template
+from slipstream.epoch import Planned
 from slipstream.plan import differences
 from slipstream.sources import Source
 from slipstream.store.catalog import Catalog, ViewEntry, owner_of
@@ -129,10 +129,9 @@ def with_readers(views: set[str], inputs: Mapping[str, Iterable[str]]) -> set[st
 def carry_out(
     spark: SparkSession,
     claim: Claim,
-    template: Template,
+    planned: Planned,
     sources: Mapping[str, Source],
     past: History,
-    shards: int,
     rebuild: Rebuild,
     declared: Catalog,
     rejects: Mapping[str, pa.Schema],
@@ -148,7 +147,7 @@ def carry_out(
         ranges = [source.frame(taken) for taken in past.consumed(name)]
         if ranges:
             frames[name] = reduce(DataFrame.unionByName, ranges)
-    template.run(spark, frames, EpochProperty(str(scratch), 1, claim.incarnation, shards))
+    planned.template.run(spark, frames, EpochProperty(str(scratch), 1, claim.incarnation, planned.shards))
     left = claim.store.catalog().without(set(rebuild.views))
     claim.write_catalog(left)
     traces = declared.traces()

@@ -25,12 +25,14 @@ class Limits:
 @dataclass(frozen=True)
 class Settings:
     """limits: bounds on the adaptive cut, by source. hash_bits: tests shorten hashes so that they collide. partial:
-    whether aggregations add rows up before they shuffle them, where they can; None leaves it to measurements.
+    whether aggregations add rows up before they shuffle them, where they can; None leaves it to measurements. little:
+    with fewer rows of input, or hundreds of bytes, an epoch is computed by a single task.
     """
 
     limits: dict[str, Limits] = field(default_factory=dict)
     hash_bits: int = 64
     partial: bool | None = None
+    little: int = 20_000
 
 
 @dataclass(frozen=True)

@@ -77,14 +77,14 @@ class StoreLedger:
         durability: Durability,
         agent: Following,
         watching: Watched,
-        traces: Mapping[str, Sequence[Span]],
+        traces: Mapping[str, Sequence[Sequence[Span]]],
         upkeep: Upkeep,
         sources: Mapping[str, Foldable],
         heal: Callable[[], tuple[str, ...]],
     ) -> None:
         """past: the history from which this incarnation goes on. traces: all that epochs write to, each with the spans
-        of the layers that an epoch usually makes there. sources: make summaries of old input. heal: replaces damaged
-        layers; those that it replaced.
+        of the layers that an epoch usually makes there, in either way. sources: make summaries of old input. heal:
+        replaces damaged layers; those that it replaced.
         """
         self._claim, self._lineage, self._disk = claim, lineage, claim.owned
         self._agent, self._watching, self._durability = agent, watching, durability
@@ -106,7 +106,7 @@ class StoreLedger:
         self._append(cut)
 
     def layers(self, epoch: int) -> dict[str, str]:
-        found = {trace: self._digests(trace, epoch, spans) for trace, spans in self._traces.items()}
+        found = {trace: self._digests(trace, epoch, ways) for trace, ways in self._traces.items()}
         if not all(found.values()):
             self._check_there()
         return {trace: combined(digests) for trace, digests in found.items() if digests}
@@ -200,13 +200,14 @@ class StoreLedger:
             safe = 0
         self._safe = max(self._safe, safe)
 
-    def _digests(self, trace: str, epoch: int, spans: Sequence[Span]) -> list[str]:
+    def _digests(self, trace: str, epoch: int, ways: Sequence[Sequence[Span]]) -> list[str]:
         layers, ours = self._claim.store.layers, self._claim.incarnation
-        try:
-            return [
-                layers.digest(trace, LayerName(ours, epoch, epoch, span.start, span.stop)) for span in spans
-            ]
-        except FileNotFoundError:
-            listed = layers.listed(trace)[0]
-            made = [name for name in listed if name.incarnation == ours and name.lo == name.hi == epoch]
-            return [layers.digest(trace, name) for name in made]
+        for spans in ways:
+            with suppress(FileNotFoundError):
+                return [
+                    layers.digest(trace, LayerName(ours, epoch, epoch, span.start, span.stop))
+                    for span in spans
+                ]
+        listed = layers.listed(trace)[0]
+        made = [name for name in listed if name.incarnation == ours and name.lo == name.hi == epoch]
+        return [layers.digest(trace, name) for name in made]

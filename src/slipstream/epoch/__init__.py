@@ -8,7 +8,7 @@ from slipstream.epoch.machine import Policy
 from slipstream.epoch.rehearsal import Rehearsal
 from slipstream.epoch.rejects import Rejects
 from slipstream.epoch.report import EpochReport, Summary, percentile
-from slipstream.epoch.spark_job import Place, SparkJob
+from slipstream.epoch.spark_job import Place, Planned, SparkJob
 from slipstream.epoch.template import Outcome, Template
 from slipstream.epoch.watermarks import Watermarks
 
@@ -24,6 +24,7 @@ __all__ = [
     "Options",
     "Outcome",
     "Place",
+    "Planned",
     "Policy",
     "Rehearsal",
     "Rejects",

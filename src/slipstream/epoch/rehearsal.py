@@ -2,7 +2,7 @@
 
 A process that stands by is worth having only if its first epoch is as fast as any: plans are made, code is
 generated and compiled, Python workers are there with everything imported. The way to get there is to run
-epochs. A rehearsal runs the app's own template, over the input of an epoch that was computed before or over
+epochs. A rehearsal runs the app's own plans in turn, over the input of an epoch that was computed before or over
 none, with an empty scratch folder in the place of the store. Every operator does what it always does and
 nothing of it is seen.
 
@@ -13,7 +13,7 @@ Rehearsing is a help and never a need: input that cannot be read again is left o
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import suppress
 from typing import Protocol
 
@@ -23,12 +23,12 @@ from pyspark.sql import DataFrame, SparkSession
 
 from slipstream.core.errors import SlipstreamError, StoreTrouble
 from slipstream.dataflow.task import EpochProperty
-from slipstream.epoch.template import Template
+from slipstream.epoch.spark_job import Planned
 from slipstream.store.lineage import read_lineage
 from slipstream.store.records import JSON, Cut
 from slipstream.store.store import Store
 
-_FIRST = 5  # rehearsals in a row, until everything has been compiled
+_FIRST = 8  # rehearsals in a row, until everything of each plan has been compiled
 _EVERY = 20.0  # seconds between later ones
 _REFUSED = (SlipstreamError, PySparkException, Py4JJavaError, OSError)
 
@@ -45,12 +45,11 @@ class Rehearsal:
     def __init__(
         self,
         spark: SparkSession,
-        template: Callable[[], Template],
+        plans: Sequence[Callable[[], Planned]],
         inputs: Mapping[str, Readable],
-        shards: int,
     ) -> None:
-        """template: gives the one with which a store would be taken over."""
-        self._spark, self._template, self._inputs, self._shards = spark, template, inputs, shards
+        """plans: those with which a store may be taken over."""
+        self._spark, self._plans, self._inputs = spark, plans, inputs
         self._done = 0
         self._last = 0.0
 
@@ -77,6 +76,7 @@ class Rehearsal:
         with suppress(*_REFUSED), tempfile.TemporaryDirectory(prefix="slipstream-rehearsal-") as scratch:
             ranges = cut.ranges if cut is not None else {}
             frames = {name: self._inputs[name].frame(taken) for name, taken in ranges.items()}
-            self._template().run(self._spark, frames, EpochProperty(scratch, 1, 0, self._shards))
+            planned = self._plans[self._done % len(self._plans)]()
+            planned.template.run(self._spark, frames, EpochProperty(scratch, 1, 0, planned.shards))
             return True
         return False

@@ -22,40 +22,61 @@ from slipstream.epoch.job import Given, Result
 from slipstream.epoch.rejects import Judging, Rejects, write_rejects, writer_in
 from slipstream.epoch.template import FAILURES, Template
 from slipstream.epoch.trouble import trouble_of
+from slipstream.plan import Unit, rows_of
 from slipstream.store.records import JSON, Cut
 from slipstream.trace import epoch_layers
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A plan of an epoch, into how many shards it divides rows, and whether a single task runs it."""
+
+    template: Template
+    shards: int
+    one_task: bool = False
 
 
 class Plans(Protocol):
     """What a job runs: the plan of an epoch, which may be another one by what was measured."""
 
-    @property
-    def template(self) -> Template:
-        """The plan as it is now."""
+    def by_shards(self) -> Planned:
+        """The plan for much input."""
+
+    def chosen(self, rows: int | None) -> Planned:
+        """The plan of the next epoch, of about so many rows of input; None where that is not known."""
+
+    def took(self, planned: Planned, rows: int | None, seconds: float) -> None:
+        """An epoch of about so many rows was computed in so many seconds."""
 
     def learn(self, epoch: int, rows: int) -> None:
-        """An epoch was computed, of so many rows."""
+        """An epoch was published, of so many rows."""
+
+    def measured(self) -> dict[str, dict[str, int]]:
+        """What was measured of each operator in the last epoch, by the operator's own trace."""
 
 
 class Readable(Judging, Protocol):
     """What a job needs of a source."""
 
+    @property
+    def unit(self) -> Unit: ...
+    def size(self, range: JSON) -> int | None: ...  # noqa: A002
     def frame(self, range: JSON) -> DataFrame: ...  # noqa: A002
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where layers go: the store, the incarnation in their names, and into how many shards rows are divided."""
+    """Where layers go: the store, and the incarnation in their names."""
 
     root: Path
     incarnation: int
-    shards: int
 
 
 @dataclass(frozen=True)
 class SparkJob:
     """Computes epochs with an app's plans. rejects: by source. late: the traces of late rows, by view. reads: the views
-    that each view reads, directly or not. token: by which it knows what its tasks say of themselves.
+    that each view reads, directly or not. token: by which it knows what its tasks say of themselves. last_rows: of each
+    source in the last epoch that read it.
     """
 
     spark: SparkSession
@@ -67,6 +88,7 @@ class SparkJob:
     reads: Mapping[str, set[str]]
     clock: Clock
     token: str = field(default_factory=lambda: uuid.uuid4().hex)
+    last_rows: dict[str, int] = field(default_factory=dict)
 
     def run(self, given: Given) -> Result:
         try:
@@ -82,7 +104,11 @@ class SparkJob:
         cut = given.cut
         frames = self._frames(given)
         reading = self.clock.monotonic() - began
-        outcome = self.plans.template.run(self.spark, frames, self._sent(given))
+        rows = rows_of(self._size(name, taken) for name, taken in cut.ranges.items())
+        planned = self.plans.chosen(rows)
+        outcome = planned.template.run(self.spark, frames, self._sent(given, planned))
+        self.plans.took(planned, rows, self.clock.monotonic() - began)
+        self.last_rows.update(outcome.rows)
         writer = writer_in(self.place.root, self.place.incarnation)
         write_rejects(cut, outcome.bad, self.rejects, self.inputs, writer)
         return Result(
@@ -102,8 +128,9 @@ class SparkJob:
     def explained(self, given: Given, error: Exception) -> Exception:
         if not isinstance(error, FAILURES):
             return error
-        sent = self._sent(given)
-        diagnosis = Diagnosis(self.spark, self.plans.template, lambda: self._frames(given), sent, self.reads)
+        planned = self.plans.by_shards()
+        sent = self._sent(given, planned)
+        diagnosis = Diagnosis(self.spark, planned.template, lambda: self._frames(given), sent, self.reads)
         told = diagnosis.told(error)
         told.__cause__ = error
         return told
@@ -112,18 +139,23 @@ class SparkJob:
         self.plans.learn(cut.epoch, rows)
 
     def measured(self) -> dict[str, dict[str, int]]:
-        return self.plans.template.measured()
+        return self.plans.measured()
+
+    def _size(self, name: str, taken: JSON) -> tuple[Unit, int | None]:
+        """How much input a range is. Where its source can not tell, as many rows as it gave last."""
+        size = self.inputs[name].size(taken)
+        return ("rows", self.last_rows.get(name)) if size is None else (self.inputs[name].unit, size)
 
     def _frames(self, given: Given) -> dict[str, DataFrame]:
         frames = {name: self.inputs[name].frame(taken) for name, taken in given.cut.ranges.items()}
         return {name: _added_up(frame) if given.failing else frame for name, frame in frames.items()}
 
-    def _sent(self, given: Given) -> EpochProperty:
+    def _sent(self, given: Given, planned: Planned) -> EpochProperty:
         return EpochProperty(
             root=str(self.place.root),
             epoch=given.cut.epoch,
             incarnation=self.place.incarnation,
-            shards=self.place.shards,
+            shards=planned.shards,
             watermarks=given.cut.watermarks,
             watermarks_before=given.reached,
             token=self.token,

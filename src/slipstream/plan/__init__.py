@@ -1,7 +1,7 @@
 """Plans: queries, as Spark optimised them, to operators, and these to the plan of an epoch."""
 
 from slipstream.plan.catalyst import Catalyst, Node
-from slipstream.plan.choosing import Choices, Fact, Looks, choose
+from slipstream.plan.choosing import Choices, Fact, Looks, Pace, Unit, choose, rows_of
 from slipstream.plan.compile import Compiled, Declared, View, compile_views, maintainable
 from slipstream.plan.eventtime import late_names
 from slipstream.plan.explain import step_of
@@ -26,10 +26,12 @@ __all__ = [
     "Looks",
     "Meaning",
     "Node",
+    "Pace",
     "Program",
     "Record",
     "Source",
     "TraceNames",
+    "Unit",
     "View",
     "check_deterministic",
     "check_plan",
@@ -48,6 +50,7 @@ __all__ = [
     "observed_watermark",
     "of_source",
     "recorded_schema",
+    "rows_of",
     "session_settings",
     "step_of",
 ]

@@ -4,7 +4,7 @@ What is chosen changes how something is computed, never what: plans of the same 
 traces, so one can take the place of another between two epochs, and a choice that was wrong costs time and nothing
 else.
 
-There is one choice: whether an aggregation has its rows **added up before they are shuffled** (`lower/accumulate.py`).
+Whether an aggregation has its rows **added up before they are shuffled** (`lower/accumulate.py`):
 
 - What it costs: one more Python stage, through which every row goes.
 - What it saves: the shuffle of what is added up. It spreads over all tasks what would otherwise wait for the one
@@ -16,12 +16,22 @@ There is one choice: whether an aggregation has its rows **added up before they 
 
 Looking at the figures takes some milliseconds, so it is done soon after the start, and then ever less often (`Looks`).
 An operator of which there is no fact stays as it is.
+
+Whether an epoch is computed **by one task** or by shards (`Pace`):
+
+- A stage costs some 25 ms however little it is given, and an epoch of many operators has as many stages, one after
+  another. One task runs them all, with no shuffle: rows pass from one Python worker to the next.
+- It has one core. So it is for epochs of little input (`Settings.little`), which is known before they run.
+- Little input may still be much work, where it meets many rows. Where such epochs take long (`SLOW`), both ways are
+  tried, and whichever was quicker of late is taken.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from statistics import median
+from typing import Literal
 
 ENOUGH_ROWS = 20_000
 """Rows that an operator must be given in an epoch for its figures to count."""
@@ -30,6 +40,15 @@ MANY, FEW = 8, 2
 """Rows for each row that is left: from MANY on they are added up first, below FEW no longer."""
 
 _FIRST_LOOK, _LONGEST_WAIT = 3, 128
+
+Unit = Literal["bytes", "rows"]
+ROW_BYTES = 100
+"""What a row of input is taken to be, where only bytes are known."""
+
+SLOW = 0.5
+"""Seconds of an epoch of little input from which on it is looked whether shards are quicker."""
+
+_RECENT, _FORGOTTEN_AFTER = 5, 256
 
 
 @dataclass(frozen=True)
@@ -74,3 +93,39 @@ class Looks:
     def in_vain(self) -> Looks:
         """There was nothing to be seen: look again after the next epoch."""
         return replace(self, next=self.epochs + 1)
+
+
+def rows_of(sizes: Iterable[tuple[Unit, int | None]]) -> int | None:
+    """The rows of an epoch's input, about; None where one of its sources can not tell."""
+    total = 0
+    for unit, size in sizes:
+        if size is None:
+            return None
+        total += size // ROW_BYTES if unit == "bytes" else size
+    return total
+
+
+@dataclass(frozen=True)
+class Pace:
+    """What the last epochs of little input took, in seconds, by one task and by shards. epochs: how many there were."""
+
+    one: tuple[float, ...] = ()
+    many: tuple[float, ...] = ()
+    epochs: int = 0
+
+    def one_task(self) -> bool:
+        """Whether the next such epoch is to be computed by one task."""
+        if len(self.one) < _RECENT or median(self.one) < SLOW:
+            return True
+        return len(self.many) == _RECENT and median(self.one) <= median(self.many)
+
+    def after(self, one_task: bool, seconds: float) -> Pace:
+        """What is known after an epoch. Of what is not chosen nothing is known after a while: it is tried again."""
+        forgotten = self.epochs % _FORGOTTEN_AFTER == _FORGOTTEN_AFTER - 1
+        one, many = ((), self.many) if forgotten and not one_task else (self.one, self.many)
+        one, many = (one, ()) if forgotten and one_task else (one, many)
+        if one_task:
+            one = (*one, seconds)[-_RECENT:]
+        else:
+            many = (*many, seconds)[-_RECENT:]
+        return Pace(one, many, self.epochs + 1)

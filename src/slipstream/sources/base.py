@@ -267,6 +267,10 @@ class Source(ABC):
     def cut(self, budget: int | None) -> Cut | None:
         """The next slice of new input, of at most `budget` units but at least one indivisible part; None if none."""
 
+    def size(self, range: JSON) -> int | None:  # noqa: A002
+        """How much a range is, in units; None where that is not known without reading it."""
+        return None
+
     @abstractmethod
     def backlog(self) -> int:
         """How much is there that was not yet cut, in units. Cheap."""

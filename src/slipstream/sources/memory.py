@@ -159,6 +159,11 @@ class Memory(Source):
         names = tuple(f"append number {number}" for number in gone)
         return ({**range, "without": without} if gone else range), names
 
+    def size(self, range: JSON) -> int | None:  # noqa: A002
+        with self._lock:
+            rows = [self._rows.get(number) for number in _numbers(range)]
+        return None if None in rows else sum(each or 0 for each in rows)
+
     def frame(self, range: JSON) -> DataFrame:  # noqa: A002
         first, last = range["appends"]
         if first == last and "without" not in range:

@@ -106,6 +106,10 @@ class Rate(Source):
             due = int((self._clock.now() - self._first / 1e6) * self._pace)
         return max(0, (due if self._limit is None else min(due, self._limit)) - self._cursor)
 
+    def size(self, range: JSON) -> int | None:  # noqa: A002
+        rows: int = range["end"] - range["start"]
+        return rows
+
     def frame(self, range: JSON) -> DataFrame:  # noqa: A002
         first = range["from"]
         template = self._templates.get(first)

@@ -7,6 +7,8 @@ from pyspark.sql import DataFrame
 from slipstream.plan.catalyst.handles import Node
 from slipstream.plan.catalyst.plans import Plans
 
+_COUNTERS = {"ShuffleExchangeExec": "shuffleRecordsWritten", "MapInArrowExec": "pythonNumRowsReceived"}
+
 
 class Running(Plans):
     """Runs plans."""
@@ -43,8 +45,8 @@ class Running(Plans):
     def stage_metrics(self, frame: DataFrame) -> dict[str, dict[str, int]]:
         """What Spark measured of each Python stage of a frame that has run, by the name of its function.
 
-        rows_in: rows shuffled to it, or what the nearest node below that counts its rows has counted (absent where it
-        follows another Python stage without a shuffle), rows_out, bytes_in, and milliseconds, over all tasks.
+        rows_in: rows shuffled to it, or what the nearest node below that counts its rows has counted; rows_out,
+        bytes_in, and milliseconds, over all tasks.
         """
         found: dict[str, dict[str, int]] = {}
         waiting = [Node(frame._jdf.queryExecution().executedPlan())]
@@ -67,13 +69,11 @@ class Running(Plans):
         return found
 
     def _rows_below(self, node: Node) -> int | None:
-        """The rows that a node was given, if some node below it counted them before the next Python stage."""
+        """The rows that a node was given, if some node below it counted them."""
         total = 0
         for child in self.children(node):
             kind, metrics = child.kind, child.java.metrics()
-            counter = "shuffleRecordsWritten" if kind == "ShuffleExchangeExec" else "numOutputRows"
-            if kind == "MapInArrowExec":
-                return None
+            counter = _COUNTERS.get(kind, "numOutputRows")
             counted = metrics.apply(counter).value() if metrics.contains(counter) else self._rows_below(child)
             if counted is None:
                 return None

@@ -54,9 +54,11 @@ KINDS: Mapping[type[nodes.Op], Lower] = {
 
 
 def lower(
-    catalyst: Catalyst, compiled: Compiled, *, shards: int, hash_bits: int, partial: Collection[str]
+    catalyst: Catalyst, compiled: Compiled, *, shards: int | None, hash_bits: int, partial: Collection[str]
 ) -> Program:
-    """The plan of an epoch. partial: the aggregations whose rows are added up before they are shuffled."""
+    """The plan of an epoch. shards: None for one that a single task runs. partial: the aggregations whose rows are
+    added up before they are shuffled.
+    """
     build = Builder(catalyst, shards, hash_bits)
     low = Lowering(build, KINDS, partial)
     leaves: dict[str, Leaf] = {}

@@ -101,11 +101,15 @@ def bind(catalyst: Catalyst, leaf: Leaf, plan: Node) -> Node:
 
 
 class Builder:
-    """What all of lowering uses to build: hashes, shards, leaves, shared plans."""
+    """What all of lowering uses to build: hashes, shards, leaves, shared plans.
 
-    def __init__(self, catalyst: Catalyst, shards: int, hash_bits: int = 64) -> None:
+    shards: None for a plan that one task runs from end to end, with no shuffle in it. There is one shard then, which
+    holds everything, and Spark knows that its rows lie together for whatever Catalyst does between two operators.
+    """
+
+    def __init__(self, catalyst: Catalyst, shards: int | None, hash_bits: int = 64) -> None:
         self.catalyst = catalyst
-        self.shards = shards
+        self._shards = shards
         self.hash_bits = hash_bits
         self.shared: list[Shared] = []
         self.constants: list[Constant] = []
@@ -129,8 +133,14 @@ class Builder:
 
     def by_shard(self, frame: DataFrame) -> DataFrame:
         """Rows sent to the shard that holds their `h`: a contiguous range of it."""
+        if self._shards is None:
+            return frame.coalesce(1)
         top = F.shiftright("h", 33) + F.lit(1 << 30)
-        return frame.repartitionById(self.shards, F.shiftright(top * F.lit(self.shards), 31).cast("int"))
+        return frame.repartitionById(self._shards, F.shiftright(top * F.lit(self._shards), 31).cast("int"))
+
+    def together(self, frame: DataFrame, *columns: Column | str) -> DataFrame:
+        """Rows in as many partitions as there are shards, those with equal columns in one."""
+        return frame.coalesce(1) if self._shards is None else frame.repartition(self._shards, *columns)
 
     def union(self, parts: Sequence[tuple[Node, Layout]]) -> tuple[Node, Layout]:
         """The union of some plans with the same attributes, and its layout.
@@ -148,7 +158,7 @@ class Builder:
         return self.catalyst.union([*sharded, *free]), layout
 
     def _ended(self, plan: Node) -> Node:
-        return self.catalyst.over(plan, lambda frame: frame.repartition(self.shards, *frame.columns))
+        return self.catalyst.over(plan, lambda frame: self.together(frame, *frame.columns))
 
     def leaf(self, frame: DataFrame) -> Leaf:
         node = self.catalyst.analysed(frame)

@@ -34,7 +34,7 @@ def marked(
     of_group = [catalyst.column(each) for each in (route, *group)]
 
     def with_marks(frame: DataFrame) -> DataFrame:
-        routed = frame.repartition(build.shards, catalyst.column(route))
+        routed = build.together(frame, catalyst.column(route))
         marks = []
         for i, aggregate in enumerate(distinct):
             told_apart = [catalyst.column(each) for each in _told_apart(catalyst, aggregate)]

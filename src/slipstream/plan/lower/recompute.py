@@ -53,4 +53,4 @@ def _whole(low: Lowering, op: Whole) -> Node:
     columns: Columns = build.whole_row(values)
     columns["diff"] = (catalyst.column(delta.diff), LongType())
     ran = build.stage(delta.plan, columns, Keeping(low.view, op.kept, build.input_schema(columns)))
-    return build.share(catalyst.over(ran, lambda frame: frame.repartition(build.shards, "h").drop("h")))
+    return build.share(catalyst.over(ran, lambda frame: build.together(frame, "h").drop("h")))

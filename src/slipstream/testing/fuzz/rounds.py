@@ -169,16 +169,21 @@ def _trouble(spark: SparkSession, folder: Path, seed: int, queries: Mapping[str,
         shutil.rmtree(folder, ignore_errors=True)
 
 
+_LITTLE = (Settings.little, 0, 30)
+"""Rows of input below which an epoch is computed by one task: all, none, some."""
+
+
 def _is_lenient(seed: int) -> bool:
     return seed % 3 == 2
 
 
 @contextmanager
 def _app(spark: SparkSession, folder: Path, seed: int) -> Iterator[App]:
-    """Shards, the length of hashes, partial aggregation and settings of the session go with the seed: short
-    hashes collide.
+    """Shards, the length of hashes, partial aggregation, what one task computes and settings of the session go with the
+    seed: short hashes collide.
     """
-    settings = Settings(hash_bits=3 if seed % 4 == 0 else 64, partial=seed % 2 == 0)
+    little = _LITTLE[seed // 2 % len(_LITTLE)]
+    settings = Settings(hash_bits=3 if seed % 4 == 0 else 64, partial=seed % 2 == 0, little=little)
     session = {
         "spark.sql.ansi.enabled": str(not _is_lenient(seed)).lower(),
         "spark.sql.session.timeZone": _ZONES[seed % len(_ZONES)],

@@ -186,7 +186,7 @@ def _run(
         durability=world.durability,
         agent=agent,
         watching=Watching(store.disk),
-        traces=dict.fromkeys(TRACES, spans),
+        traces=dict.fromkeys(TRACES, (spans,)),
         upkeep=Upkeep(tuple(SHOWN.values()), lambda epoch, clock: max(0, epoch - (plan.history or epoch))),
         sources=inputs,
         heal=lambda: heal(world, site, claim),
