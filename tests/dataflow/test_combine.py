@@ -20,6 +20,7 @@ from slipstream.dataflow.combine import Combine, receive
 KINDS: dict[str, tuple[Argument, pa.DataType, st.SearchStrategy[Any]]] = {
     "count": (Argument("count"), pa.bool_(), st.booleans()),
     "long": (Argument("long"), pa.int64(), st.none() | st.integers(-(2**62), 2**62)),
+    "whole": (Argument("whole"), pa.int64(), st.none() | st.integers(-(2**63), 2**63 - 1)),
     "short decimal": (
         Argument("decimal", scale=2, digits=18),
         pa.decimal128(28, 2),
@@ -95,7 +96,7 @@ def test_what_is_combined_in_parts_folds_to_the_totals_of_all_rows(kind: str, da
     )
 
 
-@pytest.mark.parametrize("kind", ["count", "long", "short decimal"])
+@pytest.mark.parametrize("kind", ["count", "long", "whole", "short decimal"])
 @given(data=st.data())
 def test_what_is_kept_as_sums_is_what_rows_would_have_been(kind: str, data: st.DataObject) -> None:
     argument, type_, values = KINDS[kind]
@@ -123,6 +124,17 @@ def test_a_total_that_wraps_around_is_seen_although_it_is_kept_as_sums(sign: int
         Buffer("sum", 0, pa.int64()).check(totals)
     sums[1] //= 3
     Buffer("sum", 0, pa.int64()).check(argument.from_sums(sums))
+
+
+@given(st.lists(st.none() | st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=30))
+def test_an_average_of_whole_numbers_has_their_exact_sum(values: list[int | None]) -> None:
+    argument, there = Argument("whole"), [value for value in values if value is not None]
+    ones = np.ones(len(values), dtype=np.int64)
+    totals = argument.totals(pa.array(values, pa.int64()), ones, np.array([0]))
+    shown = Buffer("total", 0, pa.float64()).column(argument, totals, ones[:1])
+    assert shown.to_pylist() == [pytest.approx(float(sum(there)), rel=2e-16)]
+    taken = argument.totals(pa.array(values, pa.int64()), -ones, np.array([0]))
+    assert not argument.some(argument.combine(totals, taken)).any()
 
 
 def test_one_row_leaves_for_each_key() -> None:

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.spark
 ORDERS = "id int, customer int, kind string, amount long, price decimal(12,2), done boolean"
 CUSTOMERS = "customer int, country string, points int"
 VIEWS = {
-    "revenue": "SELECT country, sum(amount) s, sum(price) p, avg(price) a, count(*) c FROM {0} GROUP BY country",
+    "revenue": "SELECT country, sum(amount) s, avg(amount) m, avg(price) a, count(*) c FROM {0} GROUP BY country",
     "by_kind": "SELECT kind, country, count(amount) n, sum(amount) FILTER (WHERE done) s FROM {0} GROUP BY ALL",
     "of_both": "SELECT country, sum(amount) s, sum(points) p, count(points) n FROM {0} GROUP BY country",
     "in_all": "SELECT sum(amount) s, count(*) c FROM {0}",

@@ -33,15 +33,19 @@ _FAR = ("far", "far2")
 _PAIRED = {name for pair in _PAIRS for name in pair}
 
 
+Kind = Literal["count", "long", "whole", "double", "decimal"]
+_IN_LIMBS = ("decimal", "whole")
+
+
 @dataclass(frozen=True)
 class Argument:
     """One argument of accumulating aggregates, and which totals of it are kept.
 
-    kind: `count` (a boolean column: is it to be counted), `long`, `double` or `decimal`. digits: how many a
-    decimal may have.
+    kind: `count` (a boolean column: is it to be counted), `long`, `double`, `decimal`, or `whole`: 64-bit numbers whose
+    sum may need more, as an average does. digits: how many a decimal may have.
     """
 
-    kind: Literal["count", "long", "double", "decimal"]
+    kind: Kind
     squares: bool = False
     scale: int = 0
     digits: int = 38
@@ -51,7 +55,7 @@ class Argument:
         names: list[tuple[str, pa.DataType]] = [("count", pa.int64())]
         if self.kind == "long":
             names.append(("sum", pa.int64()))
-        elif self.kind == "decimal":
+        elif self.kind in _IN_LIMBS:
             names.append(("sum", pa.decimal256(76, self.scale)))
         elif self.kind == "double":
             names += [("hi", pa.float64()), ("lo", pa.float64())]
@@ -77,7 +81,9 @@ class Argument:
         """In how many whole numbers its totals can be kept whatever is added and taken away; 0 if they are not."""
         if self.kind == "count":
             return 1
-        return 3 if self.kind == "long" or (self.kind == "decimal" and self.digits <= _DIGITS) else 0
+        if self.kind == "decimal":
+            return 3 if self.digits <= _DIGITS else 0
+        return 0 if self.kind == "double" else 3
 
     def to_sums(self, values: pa.Array, diff: npt.NDArray[np.int64]) -> list[npt.NDArray[np.int64]]:
         """What each value, counted `diff` times, adds to those: how often it is there, and of a number its upper and
@@ -93,7 +99,7 @@ class Argument:
         if self.kind == "count":
             return {"count": sums[0]}
         count, upper, lower = sums
-        if self.kind == "decimal":
+        if self.kind in _IN_LIMBS:
             return {"count": count, "sum": exact.limbs_of(lower, upper)}
         with np.errstate(over="ignore"):
             total = (upper << 32) + lower
@@ -109,6 +115,8 @@ class Argument:
         if self.kind == "decimal":
             return terms | {"sum": exact.decimal_limbs(values) * weight[:, None]}
         numbers = _numbers(values)
+        if self.kind == "whole":
+            return terms | {"sum": exact.limbs_of(numbers & _LOWER, numbers >> 32) * weight[:, None]}
         if self.kind == "long":
             with np.errstate(over="ignore"):
                 terms["sum"] = numbers * weight
@@ -155,7 +163,7 @@ class Argument:
             with np.errstate(over="ignore"):
                 new["sum"] = old["sum"] + change["sum"]
             new["approximate"] = old["sum"].astype(np.float64) + change.get("approximate", np.float64(0))
-        elif self.kind == "decimal":
+        elif self.kind in _IN_LIMBS:
             new["sum"] = old["sum"] + change["sum"]
         elif self.kind == "double":
             for whole in _SPECIAL:
@@ -177,7 +185,7 @@ class Argument:
         there: npt.NDArray[np.bool_] = totals["count"] != 0
         if self.kind == "long":
             there |= totals["sum"] != 0
-        elif self.kind == "decimal":
+        elif self.kind in _IN_LIMBS:
             there |= ~exact.is_zero(totals["sum"])
         elif self.kind == "double":
             for whole in (*_SPECIAL, "mark", *(far for far in _FAR if far in totals)):
@@ -204,7 +212,7 @@ class Argument:
         """Totals as columns that travel."""
         return [
             exact.limbs_to_binary(totals[name])
-            if name == "sum" and self.kind == "decimal"
+            if name == "sum" and self.kind in _IN_LIMBS
             else _array(name, totals)
             for name, _ in self.sent()
         ]
@@ -212,7 +220,7 @@ class Argument:
     def receive(self, columns: Mapping[str, pa.Array]) -> Totals:
         """Columns that have travelled as totals."""
         return _totals(
-            (name, exact.binary_limbs(values) if name == "sum" and self.kind == "decimal" else values)
+            (name, exact.binary_limbs(values) if name == "sum" and self.kind in _IN_LIMBS else values)
             for name, values in columns.items()
         )
 
@@ -279,6 +287,8 @@ class Buffer:
             return self._long(totals, none)
         if argument.kind == "decimal":
             return self._decimal(argument, totals, none)
+        if argument.kind == "whole":
+            return exact.limbs_to_decimal(totals["sum"], 0).cast(pa.float64())
         return pa.array(self._double(totals), mask=none)
 
     def _long(self, totals: Totals, none: npt.NDArray[np.bool_] | None) -> pa.Array:

@@ -7,8 +7,6 @@ up once.
 
 from __future__ import annotations
 
-from typing import Literal
-
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import (
@@ -18,6 +16,7 @@ from pyspark.sql.types import (
     DateType,
     DecimalType,
     DoubleType,
+    IntegralType,
     LongType,
     NumericType,
     StringType,
@@ -25,7 +24,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from slipstream.dataflow.accumulators import Argument, Buffer
+from slipstream.dataflow.accumulators import Argument, Buffer, Kind
 from slipstream.plan.catalyst import Catalyst, Expr, Node, Type
 from slipstream.plan.nodes import Extremum, Summand, Sums
 
@@ -127,9 +126,12 @@ class _Gathered:
             return [Buffer(show, at, pa.float64()) for show in ("count", "mean", "m2")]
         kind = _buffer_type(catalyst, function)
         own = catalyst.type_of(child)
+        shown = to_arrow_type(kind)
+        if name == "Average" and isinstance(own, IntegralType):
+            at = self._argument(catalyst.cast_long(child), only, "whole")
+            return [Buffer("total", at, shown), Buffer("count", at, pa.int64())]
         digits = own.precision if isinstance(own, DecimalType) else Argument.digits
         at = self._argument(catalyst.cast(child, self._sent_as(function)), only, digits=digits)
-        shown = to_arrow_type(kind)
         if name == "Average":
             return [Buffer("total", at, shown), Buffer("count", at, pa.int64())]
         if isinstance(kind, DecimalType):
@@ -152,18 +154,25 @@ class _Gathered:
         return Buffer("count", len(self.summands) - 1, pa.int64())
 
     def _argument(
-        self, expr: Expr, only: Expr | None, squares: bool = False, digits: int = Argument.digits
+        self,
+        expr: Expr,
+        only: Expr | None,
+        added_as: Kind | None = None,
+        squares: bool = False,
+        digits: int = Argument.digits,
     ) -> int:
+        kind = self._catalyst.type_of(expr)
+        own = added_as or _added_as(kind)
         for at, known in enumerate(self.summands):
             alike = only is None and known.only is None and known.argument.squares == squares
+            alike = alike and known.argument.kind == own
             if alike and known.value is not None and self._catalyst.same(known.value, expr):
                 return at
-        kind = self._catalyst.type_of(expr)
         scale = kind.scale if isinstance(kind, DecimalType) else 0
-        argument = Argument(_added_as(kind), squares, scale, digits)
+        argument = Argument(own, squares, scale, digits)
         self.summands.append(Summand(argument, expr, only=only))
         return len(self.summands) - 1
 
 
-def _added_as(kind: DataType) -> Literal["long", "double", "decimal"]:
+def _added_as(kind: DataType) -> Kind:
     return "long" if isinstance(kind, LongType) else "double" if isinstance(kind, DoubleType) else "decimal"

@@ -101,6 +101,10 @@ class Expressions(Parsing):
         """A string without its collation."""
         return self.cast(text, Type(self._jvm.org.apache.spark.sql.types.DataTypes.StringType))
 
+    def cast_long(self, number: Expr) -> Expr:
+        """A whole number with 64 bits."""
+        return self.cast(number, Type(self._jvm.org.apache.spark.sql.types.DataTypes.LongType))
+
     def normalised(self, key: Expr) -> Expr:
         """A grouping or join key as Spark compares it: one NaN, one zero, and strings by their collation."""
         return self._one_zero(self.collation_key(key))
