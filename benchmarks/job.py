@@ -12,7 +12,7 @@ from statistics import quantiles
 from typing import Literal
 
 Engine = Literal["slipstream", "rocksdb", "default", "batch"]
-Query = Literal["totals", "revenue", "floor", "tpch", "words"]
+Query = Literal["totals", "revenue", "floor", "tpch", "words", "views"]
 Restart = Literal["cold", "standby"]
 
 ENGINE_NAMES: dict[Engine, str] = {
@@ -32,9 +32,9 @@ class Job:
     every operation of the storage that keeps things safe (a replica, a checkpoint) takes longer, in seconds; None is no
     replica, and a checkpoint on the plain local disk. `restart` kills the engine before the timed files come and
     measures how long it takes until they show. `number` and `scale` say which of TPC-H's queries it is, and over how
-    much data; `window` how many seconds the windows are long in which words are counted. `attempt` tells measurements
-    apart that are made several times. `checkout` is a folder with another version of Slipstream, which is measured in
-    place of this one.
+    much data, or how many views there are; `window` how many seconds the windows are long in which words are counted.
+    `attempt` tells measurements apart that are made several times. `checkout` is a folder with another version of
+    Slipstream, which is measured in place of this one.
     """
 
     engine: Engine

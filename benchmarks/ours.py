@@ -27,6 +27,20 @@ from benchmarks.job import Job, Measured, percentile
 from benchmarks.words import word_count
 from slipstream.spark.session import epoch_session, start_session
 
+VIEWS = (
+    "SELECT country, sum(amount) s FROM orders JOIN customers USING (cid) GROUP BY country",
+    "SELECT cid, count(*) n, sum(amount) s FROM orders GROUP BY cid",
+    "SELECT country, count(*) n FROM customers GROUP BY country",
+    "SELECT cid, min(amount) a, max(amount) b FROM orders GROUP BY cid",
+    "SELECT pmod(oid, 100) p, avg(amount) a FROM orders GROUP BY 1",
+    "SELECT country, max(amount) m FROM orders JOIN customers USING (cid) GROUP BY country",
+    "SELECT DISTINCT cid FROM orders WHERE amount > 9000",
+    "SELECT c.cid FROM customers c LEFT ANTI JOIN orders o ON o.cid = c.cid",
+    "SELECT * FROM orders ORDER BY amount DESC, oid LIMIT 10",
+    "SELECT country, count(DISTINCT cid) n FROM orders JOIN customers USING (cid) GROUP BY country",
+)
+"""Ten views over the two sources of the shop."""
+
 FLOOR_WARM_UP = 60
 FLOOR_TIMED = 100
 PATIENCE = 120.0
@@ -142,6 +156,10 @@ def define(app: sl.App, job: Job, landing: Path) -> None:
     else:
         source("orders", ORDERS_SCHEMA)
         source("customers", CUSTOMERS_SCHEMA, key=["cid"])
+        if job.query == "views":
+            for number, text in enumerate(VIEWS[: job.number], 1):
+                app.view(f"view{number}", text)
+            return
 
         @app.view
         def revenue(orders: DataFrame, customers: DataFrame) -> DataFrame:

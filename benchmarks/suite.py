@@ -55,6 +55,7 @@ class Scale:
     word_lines: int = 100_000
     word_files: int = 12
     windows: tuple[int, int] = (30, 3_600)
+    views: tuple[int, int] = (1, 10)
     tpch: float = 1.0
     tpch_files: int = 7
     beside: str = ""
@@ -290,6 +291,17 @@ def tpch(lab: Lab, scale: Scale) -> list[Finding]:
     return compare(kept, batch)
 
 
+def views(lab: Lab, scale: Scale) -> list[Finding]:
+    """Ten views over two sources beside one of them: what is shared is computed once."""
+    few, many = scale.views
+    sizes = Sizes(warm=[1_000] * scale.warm_up, timed=[1_000] * scale.small_files)
+    dataset = lab.stage("views", lambda folder: make_shop(folder, scale.customers, 100, sizes))
+    job = Job("slipstream", "views", dataset, files_per_batch=1)
+    one, all_of_them = (lab.measure(replace(job, number=number)) for number in (few, many))
+    p50 = (percentile(all_of_them.batches, 50), percentile(one.batches, 50))
+    return [Finding("views", f"epochs of {many} views against {few}, p50", "ms", *p50, Target("at_most", 2))]
+
+
 def _stage_small(lab: Lab, scale: Scale) -> Job:
     sizes = Sizes(warm=[1_000] * scale.warm_up, timed=[1_000] * scale.small_files)
     dataset = lab.stage("small", lambda folder: make_totals(folder, 100, sizes))
@@ -316,6 +328,7 @@ Name = Literal[
     "stall",
     "age",
     "windows",
+    "views",
     "versions",
     "tpch",
 ]
@@ -333,6 +346,7 @@ BENCHMARKS: dict[Name, Callable[[Lab, Scale], list[Finding]]] = {
     "stall": stall,
     "age": age,
     "windows": windows,
+    "views": views,
     "versions": versions,
     "tpch": tpch,
 }
