@@ -79,7 +79,7 @@ def _measured(folder: Path, epochs: int, lab: Lab) -> dict[str, float]:
         "lineage": _best(lambda: read_lineage(store.disk)),
         "open": _best(opened),
         "status": _best(lambda: read_status(store.root)),
-        "as of a time": _best(lambda: resolve_epoch(store.disk, past)),
+        "as of a time": _best(lambda: resolve_epoch(store, past)),
     }
     shown = ", ".join(f"{what} {seconds * 1000:.1f} ms" for what, seconds in times.items())
     lab.console.print(f"  {shown}", highlight=False)
@@ -109,7 +109,7 @@ def _written(store: Store, epochs: int, folder: Path) -> list[float]:
     """Write the lineage of so many epochs; how long each move of the base took."""
     claim = claim_store(store, "aged")
     identity = Identity.new("aged")
-    store.write_identity(identity)
+    claim.write_identity(identity)
     claim.write_catalog(Catalog({"orders": SourceEntry("Files", {}), "clicks": SourceEntry("Rate", {})}))
     writer = claim.begin(identity, Lineage(), 0, 0)
     sources = _sources(folder)

@@ -112,7 +112,7 @@ def run_live(store: Path, watched: str, feed: Feed, seconds: float, console: Con
         while not board.epoch and engine.alive():
             time.sleep(0.1)
         begun = board.started = time.monotonic()
-        kill_at = begun + seconds / 2
+        kill_at: float | None = begun + seconds / 2
         with screen(console, board) as show:
             while engine.alive() and (time.monotonic() < begun + seconds or board.killed is not None):
                 time.sleep(1)

@@ -55,7 +55,10 @@ def test_a_path_that_is_no_store_is_named_as_what_it_is(
     (tmp_path / "empty").mkdir()
     (tmp_path / "file").write_text("")
     (tmp_path / "link").symlink_to("away")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "within").symlink_to("away")
     said = {
+        "other": "it has no format.json",
         "empty": "it has no format.json",
         "file": "it is a file",
         "link": "it is a link to 'away', which is not there",
@@ -68,6 +71,36 @@ def test_a_path_that_is_no_store_is_named_as_what_it_is(
         assert told.err.startswith(
             f"error: '{tmp_path / name}' is not a Slipstream store: {because}. Give the"
         )
+
+
+def test_a_file_in_the_place_of_a_store_is_no_new_app(
+    tmp_path: Path, code: Code, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("")
+    (tmp_path / "link").symlink_to("away")
+    for name, said in (("file", "is a file, and a store is a folder"), ("link", "is a link to 'away'")):
+        app = tmp_path / f"{name}.py"
+        app.write_text(f"import slipstream as sl\napp = sl.App('shop', store={str(tmp_path / name)!r})\n")
+        assert code("recover", "--plan", app) == REFUSED
+        told = capsys.readouterr()
+        assert told.out == ""
+        assert told.err.startswith(f"error: '{tmp_path / name}' {said}")
+
+
+def test_a_plan_says_what_was_not_read(
+    store: Path, tmp_path: Path, code: Code, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert code("recover", "--plan", store) == FINE
+    assert "not looked at: the bytes of layers that were flushed" in capsys.readouterr().out
+
+
+def test_a_replica_without_a_scheme_is_quoted_as_it_was_given(
+    store: Path, tmp_path: Path, code: Code, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code("recover", store, "--from", "/nope", "--to", tmp_path / "new")
+    told = capsys.readouterr()
+    assert "'/nope'" in told.err
+    assert ":///nope" not in told.out + told.err
 
 
 def test_refused_is_one_message_and_nothing_else(

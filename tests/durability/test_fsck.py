@@ -89,6 +89,15 @@ def test_a_folder_in_the_place_of_a_file_is_no_raw_error(folder: Path, name: str
     assert contents(folder / "store", BAG, EPOCHS) == expected(BAG, EPOCHS)
 
 
+def test_a_folder_in_the_place_of_the_lock_is_found_and_repaired(folder: Path) -> None:
+    (folder / "store" / "lock").unlink()
+    (folder / "store" / "lock").mkdir()
+    assert found(check_store(folder / "store")) == {"lock": "it is a folder: nobody can hold it"}
+    done = repair(folder / "store", ())
+    assert (done.left.findings, done.refused) == ((), None)
+    assert "lock was put back" in done.did
+
+
 def test_f2_a_hole_in_the_lineage_is_found_and_repaired(folder: Path) -> None:
     log = folder / "store" / layout.lineage_log(1)
     lines = log.read_bytes().splitlines(keepends=True)

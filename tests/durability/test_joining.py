@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import uuid
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -140,7 +142,7 @@ def test_failures_of_storage_have_one_name_and_mistakes_keep_theirs(tmp_path: Pa
 def origin_of(folder: Path) -> Origin:
     engine = Pretend.on(folder)
     engine.close()
-    return engine.origin()
+    return replace(engine.origin(), token=uuid.uuid4().hex[:8])
 
 
 def test_what_puts_is_had_only_where_the_claim_is(tmp_path: Path, url: str) -> None:
@@ -159,6 +161,79 @@ def test_what_deletes_is_had_only_for_a_replica_of_this_app(tmp_path: Path, url:
     with pytest.raises(OtherReplica):
         swept(Replica(url), origin_of(tmp_path / "other"))
     assert everything(url) == before
+
+
+def test_a_claim_that_comes_at_the_same_moment_is_given_way_to(tmp_path: Path, url: str) -> None:
+    """A later incarnation claims between this one's looking and its claim."""
+    origin = origin_of(tmp_path / "shop")
+
+    class Raced(Replica):
+        def put(self, name: str, body: bytes | Path) -> None:
+            if name == origin.claim:
+                later = ClaimName(origin.incarnation + 1, 0, "beef").object
+                super().put(later, json.dumps(vars(origin.identity)).encode())
+            super().put(name, body)
+
+    with pytest.raises(SupersededOnReplica):
+        join(Raced(url), origin)
+    assert url not in origin.joined
+
+
+class Stopped(Exception):
+    """A process that ends here."""
+
+
+@pytest.mark.parametrize("dies", [None, "owner.json", "its claim"])
+@pytest.mark.parametrize("starts", [1, 3])
+def test_one_of_two_apps_has_a_new_replica_if_one_joins_between_the_others_look_and_its_name(
+    tmp_path: Path, url: str, dies: str | None, starts: int
+) -> None:
+    """The other one's whole join falls between this one's finding nothing and its writing its name."""
+    first, second = origin_of(tmp_path / "first"), origin_of(tmp_path / "second")
+    for _ in range(starts - 1):
+        second = origin_of(tmp_path / "second")
+
+    class Late(Replica):
+        raced = False
+
+        def put(self, name: str, body: bytes | Path) -> None:
+            if not self.raced:
+                self.raced = True
+                join(Replica(url), first)
+            if dies == "its claim" and name == second.claim:
+                raise Stopped
+            super().put(name, body)
+            if dies == name:
+                raise Stopped
+
+    with pytest.raises((OtherReplica, Stopped)):
+        join(Late(url), second)
+    for _ in range(2):  # it is tried again and again
+        with pytest.raises(OtherReplica):
+            join(Replica(url), second)
+    join(Replica(url), first)
+    assert read_owner(Replica(url)) == first.identity
+    assert [*Replica(url).list("incarnations")] == [first.claim]
+
+
+def test_of_two_apps_that_claim_a_new_replica_at_once_one_has_it(tmp_path: Path, url: str) -> None:
+    """Each finds nothing, and writes its name and its claim before the other has looked again."""
+    first, second = origin_of(tmp_path / "first"), origin_of(tmp_path / "second")
+
+    class Between(Replica):
+        def put(self, name: str, body: bytes | Path) -> None:
+            super().put(name, body)
+            if name == first.claim:
+                super().put("owner.json", documents.encode(dict(vars(second.identity))))
+                super().put(second.claim, json.dumps(vars(second.identity)).encode())
+
+    with pytest.raises(OtherReplica):
+        join(Between(url), first)
+    join(Replica(url), second)
+    with pytest.raises(OtherReplica):
+        join(Replica(url), first)
+    assert read_owner(Replica(url)) == second.identity
+    assert [*Replica(url).list("incarnations")] == [second.claim]
 
 
 def test_nothing_is_deleted_once_a_later_incarnation_is_claimed(tmp_path: Path, url: str) -> None:

@@ -20,9 +20,10 @@ from slipstream.store.disk import LocalDisk
 from slipstream.store.history import History, history_of
 from slipstream.store.layers import LocalLayers, combined
 from slipstream.store.layout import lineage_log
-from slipstream.store.lineage import Lineage, read_lineage, read_records
+from slipstream.store.lineage import Lineage, read_lineage
 from slipstream.store.records import Computed, Cut, Dropped, Record
 from slipstream.store.store import Claim, Identity, Store, claim_store
+from slipstream.testing.copies import records_of
 from slipstream.trace import LayerName, Span, TraceWriter, layer_digest, shard_span
 
 TRACE = "traces/v/1-view"
@@ -110,7 +111,7 @@ class Kept:
         return ("layer",)
 
     def records(self) -> list[Record]:
-        return [record for _, _, record in read_records(self.disk)][1:]
+        return records_of(self.disk)[1:]
 
     def take_over(self) -> Claim:
         successor = claim_store(Store.at(self.store.root), "app", takeover=True)

@@ -51,6 +51,12 @@ def test_what_is_gone_is_left_out_and_told() -> None:
     assert history.taken("a") == [["x"], ["z"]]
 
 
+def test_what_several_epochs_lack_of_a_source_is_told_together() -> None:
+    found = shortened([Cut(1, 1.0, {"a": ["x"]}), Cut(2, 2.0, {"a": ["y"]})], {"a": Listed("x", "y")})
+    assert found is not None
+    assert (found.gone, found.told) == ({"a": ("x", "y")}, "source 'a': x, y")
+
+
 def test_only_a_few_names_are_told() -> None:
     names = [f"f{i:02}" for i in range(13)]
     found = shortened([Cut(1, 1.0, {"a": names})], {"a": Listed(*names)})

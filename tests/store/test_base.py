@@ -21,7 +21,6 @@ from slipstream.store.layout import BASE, EARLIER_BASE, lineage_log
 from slipstream.store.lineage import (
     Lineage,
     LineageWriter,
-    forget_bases,
     read_lineage,
     read_stretch,
     read_whole,
@@ -295,14 +294,6 @@ def test_a_base_of_a_process_that_was_succeeded_is_not_believed(store: Store) ->
     epochs(second, 4, 5)
     found = read_lineage(store.disk)
     assert (found.history.base, found.history.frontier, found.broken) == (Base(), 5, None)
-
-
-def test_a_base_is_forgotten_with_the_logs_that_it_stands_on(store: Store) -> None:
-    moved(store, 11)
-    LocalDisk(store.root).truncate(lineage_log(1), read_lineage(store.disk, whole=True).places[0].end)
-    assert read_lineage(store.disk).broken is not None
-    forget_bases(LocalDisk(store.root))
-    assert read_lineage(store.disk).broken is None
 
 
 def test_a_base_that_cannot_be_written_leaves_everything_as_it_was(

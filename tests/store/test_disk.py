@@ -11,7 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slipstream.core.errors import SlipstreamError, StoreFull, StoreIsAFile, StoreLinkedAway, StoreVanished
+from slipstream.core.errors import (
+    SlipstreamError,
+    StoreFull,
+    StoreInUse,
+    StoreIsAFile,
+    StoreLinkedAway,
+    StoreVanished,
+)
 from slipstream.store.disk import Disk, LocalDisk, WritableDisk
 from slipstream.testing.damage import unflushed
 from slipstream.testing.simulation.disk import SimulatedDisk
@@ -45,6 +52,19 @@ def test_a_file_in_the_place_of_a_folder_is_moved_aside(disk: Disk) -> None:
         disk.read("traces/totals")
     disk.make_folder("traces/totals")
     assert disk.list("traces") == ["totals"]
+
+
+@pytest.mark.parametrize("takeover", [False, True])
+def test_a_folder_in_the_place_of_a_lock_is_nobodys(tmp_path: Path, takeover: bool) -> None:
+    disk = LocalDisk(tmp_path)
+    disk.make_folder("lock")
+    disk.create("lock/within", b"")
+    assert not disk.is_locked("lock")
+    held = disk.lock("lock", "somebody", takeover=takeover)
+    assert (disk.is_locked("lock"), held.taken_over) == (True, False)
+    with pytest.raises(StoreInUse, match="somebody"):
+        disk.lock("lock", "another")
+    held.release()
 
 
 @pytest.fixture

@@ -10,8 +10,9 @@ from slipstream.core.errors import DamagedLineage
 from slipstream.store.disk import LocalDisk
 from slipstream.store.history import Base, history_of
 from slipstream.store.layout import FOLDERS, lineage_log
-from slipstream.store.lineage import LineageWriter, computed_frontier, read_lineage, read_records, write_base
+from slipstream.store.lineage import LineageWriter, computed_frontier, read_lineage, write_base
 from slipstream.store.records import Began, Computed, Cut, Dropped, Record, decode_record, encode_record
+from slipstream.testing.copies import records_of
 
 
 @pytest.fixture
@@ -74,7 +75,7 @@ def test_one_history_is_read_from_several_logs(disk: LocalDisk) -> None:
     assert [each.epoch for each in found.history.pending] == [6]
     assert (found.incarnation, found.torn, found.broken) == (2, None, None)
     assert computed_frontier(disk) == 5
-    assert [record.epoch for _, _, record in read_records(disk) if isinstance(record, Computed)] == [
+    assert [record.epoch for record in records_of(disk) if isinstance(record, Computed)] == [
         1,
         2,
         3,

@@ -26,6 +26,10 @@ _QUERIES = (
     "whether the app's queries are still those that the store was computed with, which needs Spark: if one changed, a "
     "start refuses, and says which view to compute anew (`slipstream run FILE.py --rebuild VIEW`)"
 )
+_BYTES = (
+    "the bytes of layers that were flushed, and of what replicas hold, beyond their seals, names and sizes "
+    "(`slipstream fsck STORE` reads every byte of a store, `slipstream fsck REPLICA` of a replica)"
+)
 _INPUT = "whether the input of epochs that are to be computed is still there"
 
 
@@ -189,7 +193,7 @@ def _print_plan(target: str, source: list[str], accept_loss: bool, as_json: bool
     if app is None and plan.kind is Kind.START_EMPTY:  # nobody looks at a folder, or a replica, to hear that
         raise NotAStore(target)
     begins = plan.error is not None or plan.kind.value == "start empty"
-    unchecked = [] if begins else [_QUERIES, *([_INPUT] if plan.again else [])]
+    unchecked = [] if begins else [_BYTES, _QUERIES, *([_INPUT] if plan.again else [])]
     if as_json:
         said: dict[str, Any] = {
             "does": plan.kind.value,

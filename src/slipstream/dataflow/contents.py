@@ -89,7 +89,7 @@ class Contents:
         """How many rows the view has as of an epoch."""
         if self.windows is not None:
             return self.windows.count(TraceReader(root / self.trace, as_of, Span.whole(), schema=self.stored))
-        first = self.only(self.schema.names[:1])
+        first = replace(self, schema=pa.schema([*self.schema][:1]), columns=self.columns[:1])
         return sum(table.num_rows for table in first.now(root, as_of, Span.whole()))
 
     def only(self, wanted: Sequence[str]) -> Contents:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -125,6 +125,8 @@ class _StoreCheck:
     def run(self) -> Checked:
         for name in links_in(self._store.root):
             self._find(name, "it is a symbolic link, and nothing in a store is a path to follow")
+        if self._store.root.joinpath(layout.LOCK).is_dir():
+            self._find(layout.LOCK, "it is a folder: nobody can hold it")
         self._documents()
         self._logs()
         self._claims()
@@ -593,6 +595,8 @@ def _put_back_claims(claim: Claim, app: str) -> tuple[str, ...]:
 def _did(why: Sequence[str], drop: Sequence[tuple[str, LayerName]], before: Checked) -> tuple[str, ...]:
     did = list(why)
     did += [f"{trace}/{name.filename} was dropped" for trace, name in drop]
-    put_back: Callable[[Finding], bool] = lambda each: each.where.endswith(".json")  # noqa: E731
-    did += [f"{each.where} was put back" for each in before.findings if put_back(each)]
+    put_back = [
+        each.where for each in before.findings if each.where.endswith(".json") or each.where == layout.LOCK
+    ]
+    did += [f"{where} was put back" for where in put_back]
     return tuple(dict.fromkeys(did))

@@ -6,6 +6,11 @@ and nothing is written or deleted there. Where `owner.json` is missing or damage
 says whose replica it is, else the newest claim. Where something is there and none of it says so, it is taken for
 another's.
 
+Two apps may find a new replica at once, and object stores cannot make a name only where there is none. So whoever
+claims a replica for the first time looks at the claims of others, before and after its own: where there is another
+app's and none of its own app's, it came second. It gives that one its name back, takes its own claim away, and is
+refused.
+
 Within an app the highest incarnation writes. A follower puts a claim (`manifest`) and looks again: whoever finds a
 claim of a later incarnation gives way. Object stores cannot lock, so that is asked again before everything that
 deletes. Nobody has to remember it: `Objects` can only be read, and whatever puts (`held`) or deletes (`swept`) is had
@@ -74,12 +79,17 @@ def join(objects: Objects, origin: Origin) -> None:
     """Have a claim of this incarnation on a replica; an error if it is another app's, or a later incarnation's."""
     check_owner(objects, origin)
     claims = objects.list("incarnations")
+    is_new = origin.claim not in claims
+    if is_new:
+        _check_newcomer(objects, origin, claims)
     check_claims(objects, origin, claims)
-    if origin.claim not in claims:
+    if is_new:
         crash_point("replica.before_claim")
         _writable(objects).put(origin.claim, json.dumps(vars(origin.identity)).encode())
         crash_point("replica.after_claim")
-        check_claims(objects, origin)
+        claims = objects.list("incarnations")
+        _check_newcomer(objects, origin, claims)
+        check_claims(objects, origin, claims)
     origin.joined.add(objects.url)
 
 
@@ -143,6 +153,22 @@ def check_owner(objects: Objects, origin: Origin) -> None:
         raise OtherReplica(shown(objects.url), known.app, known.id, ours.app, ours.id)
 
 
+def _check_newcomer(objects: Objects, origin: Origin, claims: Iterable[str]) -> None:
+    """Raise, and leave a replica to the other app, if that has claimed it and this one's app never has."""
+    ours, known = origin.identity, None
+    for claim in sorted(claims, reverse=True):
+        if claim == origin.claim:
+            continue
+        found = _claimed_by(objects, claim)
+        if found is not None and found.id == ours.id:
+            return
+        known = known or found
+    if known is not None:
+        _writable(objects).put(OWNER, documents.encode(dict(vars(known))))
+        _writable(objects).delete(origin.claim)
+        raise OtherReplica(shown(objects.url), known.app, known.id, ours.app, ours.id)
+
+
 def check_claims(objects: Objects, origin: Origin, claims: Iterable[str] | None = None) -> None:
     """Raise if a later incarnation is on a replica, or another process has claimed this one before."""
     listed = objects.list("incarnations") if claims is None else claims
@@ -164,10 +190,9 @@ def read_owner(objects: Objects) -> Identity | None:
         except (DamagedObject, FileNotFoundError):
             continue
     for claim in sorted(claims, reverse=True):
-        try:
-            return _identity(json.loads(objects.get(claim)))
-        except (ValueError, RecursionError, FileNotFoundError, DamagedObject):
-            continue
+        claimed = _claimed_by(objects, claim)
+        if claimed is not None:
+            return claimed
     if not any(objects.list(folder) for folder in _FOLDERS):
         return None
     return _said_owner(objects) or UNKNOWN  # another part of this app may have come at the same moment
@@ -189,6 +214,14 @@ def _said_owner(objects: Objects) -> Identity | None:
         found = documents.decode(objects.get(OWNER))
         return None if isinstance(found, str) else _identity(found)
     except (FileNotFoundError, DamagedObject, ValueError):
+        return None
+
+
+def _claimed_by(objects: Objects, claim: str) -> Identity | None:
+    """Whose a claim is; None where that cannot be told."""
+    try:
+        return _identity(json.loads(objects.get(claim)))
+    except (ValueError, RecursionError, FileNotFoundError, DamagedObject):
         return None
 
 

@@ -230,6 +230,8 @@ def _plain(url: str, given: str) -> tuple[pafs.FileSystem, str]:
 
 
 def shown(url: str) -> str:
-    """A URL without the secrets that it may carry."""
+    """A URL without the secrets that it may carry; anything else as it is."""
+    if "://" not in url:
+        return url
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"

@@ -44,6 +44,7 @@ from slipstream.durability.restore import Bringing, Unlike, carry_out, put_up_fe
 from slipstream.durability.survey import highest_incarnation, survey
 from slipstream.durability.work import LayerWork, LocalWork
 from slipstream.store import documents, layout
+from slipstream.store.disk import check_folder
 from slipstream.store.lineage import Lineage, LineageWriter, read_lineage
 from slipstream.store.links import refuse_links
 from slipstream.store.store import Claim, Identity, Store, claim_number, claim_store
@@ -268,6 +269,7 @@ def plan_start(
 
 def _seen(store: Store, *, whole: bool = False) -> Local:
     """What is left of a store that nobody has claimed, if there is a folder at all."""
+    check_folder(store.root)
     refuse_links(store.root)
     if not store.root.is_dir():
         return Local(str(store.root), copies={} if whole else None)

@@ -70,9 +70,9 @@ class Shield:
             with self.lifted():
                 yield
             return
-        self.allow()
-        self._cancel = cancel
+        self._cancel = cancel  # before the last look: what comes after that look has the work cancelled
         try:
+            self.allow()
             yield
         finally:
             self._cancel = None

@@ -233,11 +233,6 @@ class Source(ABC):
             raise SourceNotAttached(type(self).__name__)
         return self._spark
 
-    @property
-    def exhausted(self) -> bool:
-        """True when no more input can ever come."""
-        return False
-
     def attach(
         self, name: str, spark: SparkSession, folder: Path, consumed: Sequence[JSON], base: JSON = None
     ) -> None:

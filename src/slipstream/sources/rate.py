@@ -72,10 +72,6 @@ class Rate(Source):
         self._cursor = 0
         self._templates: dict[int, RangeTemplate] = {}
 
-    @property
-    def exhausted(self) -> bool:
-        return self._limit is not None and self._cursor >= self._limit
-
     def attach(
         self, name: str, spark: SparkSession, folder: Path, consumed: Sequence[JSON], base: JSON = None
     ) -> None:

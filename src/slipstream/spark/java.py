@@ -70,11 +70,6 @@ class Search:
     passed_over: tuple[str, ...]
 
 
-def find_java(environ: Mapping[str, str]) -> Java | None:
-    """The Java to use in this environment, or None. Those passed over are logged as warnings."""
-    return _reported(search_java(environ)).java
-
-
 def search_java(environ: Mapping[str, str]) -> Search:
     """Asks the candidates in order and stops at the first that will do."""
     passed_over: list[str] = []

@@ -202,10 +202,7 @@ class LocalDisk:
         """
         with self._named():
             if not name:
-                if self._root.is_file():
-                    raise StoreIsAFile(str(self._root))
-                if self._root.is_symlink() and not self._root.exists():
-                    raise StoreLinkedAway(str(self._root), str(self._root.readlink()))
+                check_folder(self._root)
                 self._root.mkdir(parents=True, exist_ok=True, mode=self._folder_mode)
                 _fsync(self._root.parent)
             at = self._root
@@ -232,6 +229,8 @@ class LocalDisk:
         """
         path = self._root / name
         with self._named():
+            with suppress(FileNotFoundError, NotADirectoryError):  # the slash: it is a folder, or stays
+                os.rename(f"{path}/", path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}"))  # noqa: PTH104
             if takeover:
                 fresh = path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}")
                 fresh.touch(self._file_mode)
@@ -261,7 +260,7 @@ class LocalDisk:
                 fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
             return True
-        except FileNotFoundError:
+        except (FileNotFoundError, IsADirectoryError):
             return False
         return False
 
@@ -299,6 +298,14 @@ class _FileLock:
 
     def release(self) -> None:
         self._file.close()
+
+
+def check_folder(root: Path) -> None:
+    """Raise where a store's path is something that no folder can be made of."""
+    if root.is_file():
+        raise StoreIsAFile(str(root))
+    if root.is_symlink() and not root.exists():
+        raise StoreLinkedAway(str(root), str(root.readlink()))
 
 
 def raise_named(error: OSError, root: Path) -> None:

@@ -47,6 +47,24 @@ PROBE = ".probe"
 
 _DIGITS = 18  # of a number within 64 bits
 
+OWN = frozenset(
+    [
+        FORMAT,
+        CATALOG,
+        COPIES,
+        INCARNATIONS,
+        LINEAGE,
+        SUMS,
+        TRACES,
+        PROGRESS,
+        EVENTS,
+        SUSPECTED,
+        AWAY,
+        RESTORING,
+    ]
+)
+"""What nothing but a store is taken to have: a folder with none of it is no store."""
+
 FOLDERS = (INCARNATIONS, LINEAGE, SUMS, SOURCES, TRACES, COPIES, EVENTS)
 
 

@@ -318,23 +318,6 @@ def _folded(
     return found(broken)
 
 
-def read_records(disk: Disk) -> list[tuple[int, str, Record]]:
-    """Every record that counts, with the log and digest of its line, oldest first: to look through a whole store."""
-    logs = _Logs(disk)
-    found = lineage_of(logs, None)
-    records: list[tuple[int, str, Record]] = []
-    at: tuple[int, str] | None = (found.incarnation, found.digest)
-    while at is not None and at[0]:
-        number, digest = at
-        lines = chain.scan(logs.read(number)).lines
-        upto = next((i for i, line in enumerate(lines) if line.digest == digest), len(lines) - 1)
-        part = [(number, line.digest, decode_record(line.body)) for line in lines[: upto + 1]]
-        records = part + records
-        first = part[0][2] if part else None
-        at = first.follows if isinstance(first, Began) else None
-    return records
-
-
 @dataclass(frozen=True)
 class LogEnd:
     """The end of the newest log that proves itself; log 0 where none does. frontier: how far the store is computed by
@@ -425,13 +408,6 @@ def write_base(disk: WritableDisk, base: Base, before: Base | None = None) -> No
     if before is not None and before.epoch:
         disk.replace(EARLIER_BASE, documents.encode(before.encode()), flushed=True)
     disk.replace(BASE, documents.encode(base.encode()), flushed=True)
-
-
-def forget_bases(disk: WritableDisk) -> None:
-    """Remove the bases: for whoever puts other logs in the place of those that they stand on."""
-    for name in (BASE, EARLIER_BASE):
-        disk.remove(name)
-    disk.flush_folder(LINEAGE)
 
 
 def _read_bases(disk: Disk) -> tuple[list[Base], str | None]:

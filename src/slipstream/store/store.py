@@ -104,7 +104,7 @@ class Store:
 
     @staticmethod
     def in_folder(path: str | Path) -> Store:
-        """Whatever is in a folder, be it a store or not; an error that says what is there where there is none."""
+        """What is left of a store in a folder; an error that says what is there where there is nothing of one."""
         store = Store.at(path)
         if store.root.is_symlink() and not store.root.exists():
             raise NotAStore(str(path), f"it is a link to '{store.root.readlink()}', which is not there")
@@ -112,6 +112,8 @@ class Store:
             raise NotAStore(str(path), "there is no such folder")
         if not store.root.is_dir():
             raise NotAStore(str(path), "it is a file")
+        if not layout.OWN & {each.name for each in store.root.iterdir()}:
+            raise NotAStore(str(path))
         return store
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""A replica as somebody reads it who knows its format and nothing of recovery: for tests of replication."""
+"""A replica or a store as somebody reads it who knows its format and nothing of recovery: for tests."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from slipstream.durability.ahead import covers, segments_of
 from slipstream.durability.manifest import Manifest, valid_commits
 from slipstream.durability.replica import Replica, checked_body
 from slipstream.durability.work import LocalWork
-from slipstream.store import documents
+from slipstream.store import chain, documents
+from slipstream.store.disk import Disk
 from slipstream.store.layout import lineage_log
 from slipstream.store.lineage import Lineage, read_lineage
+from slipstream.store.records import Began, Record, decode_record
 from slipstream.store.store import Store
 from slipstream.testing.pretend import BAG, KEYED, contents, expected
 
@@ -67,3 +69,18 @@ def check_replica_holds(url: str, to: Path, earliest: int, epoch: int) -> Manife
     work = LocalWork(Store.at(to))
     assert sums == {"epoch": epoch, "totals": {BAG: f"{work.state_sum(BAG, epoch):x}"}}
     return manifest
+
+
+def records_of(disk: Disk) -> list[Record]:
+    """Every record of a store's lineage that counts, oldest first."""
+    found = read_lineage(disk)
+    records: list[Record] = []
+    number, digest = found.incarnation, found.digest
+    while number:
+        lines = chain.scan(disk.read(lineage_log(number))).lines
+        last = [line.digest for line in lines].index(digest)
+        part = [decode_record(line.body) for line in lines[: last + 1]]
+        records = part + records
+        assert isinstance(part[0], Began)
+        number, digest = part[0].follows or (0, "")
+    return records
