@@ -115,6 +115,18 @@ def test_each_object_of_a_replica_with_the_store_gone(twice: Intact, tmp_path: P
     assert kinds == {"catalog", "commits", "data", "incarnations", "lineage", "owner.json", "sums"}
 
 
+def test_every_kind_of_harm_is_drawn_and_copies_get_names_that_nothing_has(replicated: Intact) -> None:
+    drawn = [damage.damage(replicated, seed)[0] for seed in range(600)]
+    assert {case.operation for case in drawn} == set(damage._HARMS)
+    anew = [case.target.split(" <- ") for case in drawn if "anew" in case.operation]
+    for name, source in anew:
+        assert not (replicated.folder / name).exists()
+        assert (replicated.folder / source).exists()
+    made = {Path(name).parent.name for name, _ in anew}
+    assert {"lineage", "incarnations", "sums", "commits", "data"} <= made
+    assert any(Path(case.target).name == "lock" for case in drawn)
+
+
 def test_no_harm_is_right(replicated: Intact, alone: Intact, tmp_path: Path) -> None:
     for intact in (replicated, alone):
         case = Case("store, replica whole", "nothing", "", 0)

@@ -2,7 +2,8 @@
 
 Two kinds of harm, each plain data with a name, so that a failure can be had again from its seed:
 - a **single damage**: one file or folder of a store or a replica is flipped, cut, zeroed, deleted, swapped with another
-  or overwritten by another, or a file is in the place of a folder, or a folder in that of a file;
+  or overwritten by another, or there once more under a name that nothing has (another number in its name), or a file is
+  in the place of a folder, or a folder in that of a file;
 - a **power cut**: everything that was not flushed when the power went (layers after the
   persisted epoch, the tail of the newest log, documents that nobody flushes) is as it was, missing, empty,
   zero-filled or half there, each by itself.
@@ -38,6 +39,7 @@ from __future__ import annotations
 import argparse
 import os
 import random
+import re
 import shutil
 import sys
 import tempfile
@@ -71,6 +73,7 @@ PLACES = ("store, replica whole", "store, no replica", "replica, store gone", "r
 POWER_CUT = "power cut"
 TWO = "one of two replicas, store gone"
 _HOLE = 256
+_NUMBER = re.compile(r"\d+")
 _LOOKED_AT = 5
 """Of so many cases, one is looked at by everything that looks at stores: that costs more than the start."""
 
@@ -244,12 +247,12 @@ def damage(intact: Intact, seed: int) -> tuple[Case, Callable[[Path], None]]:
     place = rng.choice(PLACES if intact.replicated else PLACES[1:2])
     side = "replica" if place.startswith("replica") else "store"
     root = intact.folder / side
-    files = sorted(
-        path.relative_to(root) for path in root.rglob("*") if path.is_file() and path.name != "lock"
-    )
+    files = sorted(path.relative_to(root) for path in root.rglob("*") if path.is_file())
     folders = sorted(path.relative_to(root) for path in root.rglob("*") if path.is_dir())
     if rng.random() < 0.12:
-        operation = rng.choice(["delete folder", "file in its place", "swap folders", "copy folder over"])
+        operation = rng.choice(
+            ["delete folder", "file in its place", "swap folders", "copy folder over", "copy folder anew"]
+        )
         first = rng.choice(folders)
         peers = [
             each
@@ -262,7 +265,7 @@ def damage(intact: Intact, seed: int) -> tuple[Case, Callable[[Path], None]]:
         operation = rng.choice(
             [
                 *("flip", "cut", "zero", "zero tail", "zero hole", "delete", "swap", "copy over"),
-                "folder in its place",
+                *("folder in its place", "copy anew", "copy anew"),
             ]
         )
         # by folder first, so that the few small files have their turn as the many layers have
@@ -271,6 +274,8 @@ def damage(intact: Intact, seed: int) -> tuple[Case, Callable[[Path], None]]:
         near = [each for each in files if each != first and each.parent == folder]
         others = [each for each in files if each != first]
         second = rng.choice(near if near and rng.random() < 0.7 else others)
+    if operation in _ANEW:
+        first, second = _another_name(root, first, rng), first
     target = f"{side}/{first}" if operation in _ALONE else f"{side}/{first} <- {side}/{second}"
     case = Case(place, operation, target, seed)
 
@@ -280,6 +285,20 @@ def damage(intact: Intact, seed: int) -> tuple[Case, Callable[[Path], None]]:
             shutil.rmtree(copy / "store")
 
     return case, harm
+
+
+def _another_name(root: Path, name: Path, rng: random.Random) -> Path:
+    """A name beside one that nothing has: with another number in it, where it has some."""
+    numbers = list(_NUMBER.finditer(name.name))
+    while True:
+        if numbers:
+            found = rng.choice(numbers)
+            other = max(0, int(found[0]) + rng.choice((-2, -1, 1, 2, 5, 90, 10**6)))
+            made = f"{name.name[: found.start()]}{other:0{len(found[0])}}{name.name[found.end() :]}"
+        else:
+            made = f"{name.stem}{rng.choice('-0_x')}{rng.randrange(100)}{name.suffix}"
+        if not (root / name.with_name(made)).exists():
+            return name.with_name(made)
 
 
 def each_object(intact: Intact, seed: int) -> Iterator[tuple[Case, Callable[[Path], None]]]:
@@ -455,6 +474,10 @@ def _copy_folder_over(path: Path, other: Path, rng: random.Random) -> None:
     shutil.copytree(other, path, copy_function=os.link)
 
 
+def _copy_folder_anew(path: Path, other: Path, rng: random.Random) -> None:
+    shutil.copytree(other, path, copy_function=os.link)
+
+
 _HARMS: dict[str, Callable[[Path, Path, random.Random], None]] = {
     "flip": _flip,
     "cut": _cut,
@@ -469,8 +492,11 @@ _HARMS: dict[str, Callable[[Path, Path, random.Random], None]] = {
     "folder in its place": _folder_in_its_place,
     "swap folders": _swap_folders,
     "copy folder over": _copy_folder_over,
+    "copy anew": _copy_over,
+    "copy folder anew": _copy_folder_anew,
 }
-_ALONE = set(_HARMS) - {"swap", "copy over", "swap folders", "copy folder over"}
+_ANEW = {"copy anew", "copy folder anew"}
+_ALONE = set(_HARMS) - {"swap", "copy over", "swap folders", "copy folder over"} - _ANEW
 
 
 # Judging
