@@ -579,6 +579,25 @@ def test_input_is_forgotten_once_it_is_safe_on_our_own_replicas(engine: Callable
     assert source.forgotten == [["a"], ["b"]]
 
 
+def test_input_that_becomes_safe_while_there_is_none_is_forgotten_too(engine: Callable[..., Engine]) -> None:
+    it = engine()
+    source = Source("a", "b", forgets_each=True)
+    loop = it.begin({"t": source}, durability=Durability(("a",)), forgetting=True)
+    loop.run("caught_up")
+    assert source.forgotten == []
+    it.watching.said = Replication(replicas={"a": Progress(2)}, incarnation=1)
+    began = it.clock.monotonic()
+
+    def stopped(epoch: int) -> None:
+        if source.forgotten or it.clock.monotonic() > began + 60:
+            loop.stop()
+
+    loop.turns.append(stopped)
+    loop.run(None)
+    assert source.forgotten == [["a"], ["b"]]
+    assert it.clock.monotonic() < began + 5
+
+
 def test_a_listener_that_fails_ends_the_run_and_the_epoch_stays(engine: Callable[..., Engine]) -> None:
     it = engine()
     loop = it.begin({"t": Source("a")})

@@ -30,6 +30,7 @@ from slipstream.spark.session import (
     missing,
     session_settings,
     start_session,
+    wrong_python,
 )
 
 REQUIRED_VALUES = {setting.key: setting.value for setting in REQUIRED}
@@ -80,6 +81,39 @@ def test_each_missing_setting_is_named_with_its_reason_and_remedy() -> None:
 def test_a_spark_connect_session_is_refused_with_what_to_do() -> None:
     with pytest.raises(SparkConnectSession, match=r'\.config\("spark\.api\.mode", "classic"\)'):
         check_session(cast(SparkSession, object()))
+
+
+def fake_python(folder: Path, answer: str) -> str:
+    folder.mkdir()
+    path = folder / "python3"
+    path.write_text(f"#!/bin/sh\n{answer}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+def test_workers_that_run_another_python_are_told_of_before_an_epoch_fails(tmp_path: Path) -> None:
+    ours = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    lacking = fake_python(tmp_path / "lacking", f"echo {ours} False")
+    other = fake_python(tmp_path / "other", "echo 3.7 True")
+    broken = fake_python(tmp_path / "broken", "exit 1")
+    same = fake_python(tmp_path / "same", f"echo {ours} True")
+    end = f"Set PYSPARK_PYTHON={sys.executable} before the session is built."
+    assert wrong_python(lacking) == f"Spark's workers run '{lacking}', which has no slipstream. {end}"
+    assert wrong_python(other) == f"Spark's workers run '{other}', which is Python 3.7, not {ours}. {end}"
+    for nothing in (broken, str(tmp_path / "nowhere")):
+        assert wrong_python(nothing) == f"Spark's workers run '{nothing}', which does not start. {end}"
+    assert wrong_python(same) is None
+    assert wrong_python(sys.executable) is None
+
+
+@pytest.mark.spark
+def test_a_session_says_which_python_its_workers_run(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert check_session(spark) == []
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", str(tmp_path / "nowhere"))
+    (told,) = check_session(spark)
+    assert "nowhere" in told
 
 
 @pytest.mark.spark

@@ -1,7 +1,7 @@
 """Input that may be forgotten: sources are told of the ranges of epochs that are safe.
 
 Durability follows behind the loop. Once an epoch is safe on replicas its input will never be asked for again. Sources
-hear of that after each epoch, in the loop's thread.
+hear of that after each epoch and, where none comes, about once a second, in the loop's thread.
 """
 
 from __future__ import annotations

@@ -84,6 +84,7 @@ crash_points(
 
 _LEVELS = {"info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 _LOG = logging.getLogger("slipstream.engine")
+_FORGET_EVERY = 1.0  # seconds between two looks for what became safe meanwhile
 
 
 class Slice(Protocol):
@@ -158,6 +159,7 @@ class Loop:
         self._budgets, self._watermarks = dict(options.budgets), options.watermarks
         computed = [cut for cut in past.cuts if cut.epoch <= past.frontier]
         self._behind = Behind(inputs, computed) if options.forgetting else None
+        self._forgets = 0.0
         self._slices: dict[str, Slice] = {}
         self._begun: _Begun | None = None
         self._ready: _Ready | None = None
@@ -285,6 +287,8 @@ class Loop:
 
     def _look(self) -> Looked:
         self._ledger.check_ours()
+        if self._clock.monotonic() >= self._forgets:  # also where no epoch comes after those that became safe
+            self._forget()
         limited = self._state.policy.limit != UNLIMITED
         return Looked(self._ledger.exposure(self._clock.now())) if limited else Looked()
 
@@ -348,7 +352,7 @@ class Loop:
             self._ledger.tell(record)
             if self._behind is not None:
                 self._behind.computed(cut)
-                self._behind.forget(self._ledger.safe())
+            self._forget()
             self._ledger.compact()
         except StoreTrouble as trouble:
             _LOG.warning("an epoch was not told", extra=fields(epoch=cut.epoch, cause=str(trouble)))
@@ -373,6 +377,12 @@ class Loop:
         for listener in list(self.listeners):
             listener(report)
         self._job.learn(cut, record.rows)
+
+    def _forget(self) -> None:
+        """Tell sources what is safe by now."""
+        self._forgets = self._clock.monotonic() + _FORGET_EVERY
+        if self._behind is not None:
+            self._behind.forget(self._ledger.safe())
 
     def _wait(self, asked: Wait) -> None:
         self._clock.wait(self._stopping, asked.seconds)

@@ -24,6 +24,7 @@ process has not started one before: a JVM outlives its Spark contexts.
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import warnings
 from collections.abc import Iterator, Mapping
@@ -45,6 +46,12 @@ _CONF = Path(__file__).parent / "conf"
 _ABSENT_SERVICES = (
     *("yarn.", "ipc.", "ha.", "hadoop.http.", "hadoop.registry.", "hadoop.zk."),
     *(f"mapreduce.{part}" for part in ("job", "task.", "map.", "reduce.", "shuffle.", "client.")),
+)
+
+_ANSWERS_WITHIN = 20.0  # seconds that a Python may take to start
+_ASKED = (
+    "import sys; from importlib.util import find_spec; "
+    "print('%d.%d' % sys.version_info[:2], find_spec('slipstream') is not None)"
 )
 
 EPOCH_POOL = "epochs"
@@ -215,8 +222,40 @@ def session_settings(given: Mapping[str, str], shards: int) -> dict[str, str]:
 
 
 def check_session(spark: SparkSession) -> list[str]:
-    """What a user's own session lacks of `REQUIRED`, one sentence each; empty if nothing."""
-    return missing(dict(_classic(spark).sparkContext.getConf().getAll()))
+    """What a user's own session lacks of `REQUIRED`, one sentence each, and whether its workers on this machine can
+    run epochs; empty if all is well.
+    """
+    context = _classic(spark).sparkContext
+    python = wrong_python(context.pythonExec) if _is_local(context.master) else None
+    return missing(dict(context.getConf().getAll())) + ([python] if python is not None else [])
+
+
+def wrong_python(python: str) -> str | None:
+    """Why an epoch would fail in workers that run a Python; None if it would not. Without PYSPARK_PYTHON, Spark takes
+    the first `python3` of the PATH, which is not the one of a virtual environment that nobody activated.
+    """
+    if python == sys.executable:
+        return None
+    ours = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    try:
+        asked = [python, "-c", _ASKED]
+        said = subprocess.run(
+            asked, capture_output=True, text=True, check=True, timeout=_ANSWERS_WITHIN
+        ).stdout
+        version, has_it = said.split()
+    except (OSError, subprocess.SubprocessError, ValueError):
+        wrong = "does not start"
+    else:
+        if version != ours:
+            wrong = f"is Python {version}, not {ours}"
+        elif has_it != "True":
+            wrong = "has no slipstream"
+        else:
+            return None
+    return (
+        f"Spark's workers run '{python}', which {wrong}. Set PYSPARK_PYTHON={sys.executable} before the session is "
+        "built."
+    )
 
 
 def missing(actual: Mapping[str, str]) -> list[str]:
