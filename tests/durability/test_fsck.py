@@ -10,8 +10,10 @@ import pytest
 from slipstream.core.clock import ManualClock
 from slipstream.core.errors import NotAReplica, NotAStore, ReplicaTrouble, StoreInUse
 from slipstream.durability.checksum import sums_line
-from slipstream.durability.fsck import Checked, Finding, check_replica, check_store, repair
-from slipstream.durability.inbox import look
+from slipstream.durability.fsck import Checked, Finding, check_replica, check_store
+from slipstream.durability.inbox import look, manifests
+from slipstream.durability.repair import repair
+from slipstream.durability.replica import Replica
 from slipstream.store import chain, layout
 from slipstream.store.store import Store
 from slipstream.testing.damage import Intact, copied, damage, judge, unflushed
@@ -155,6 +157,52 @@ def test_what_nobody_has_is_to_be_computed_anew(folder: Path) -> None:
     assert done.commands == ("slipstream run FILE.py --rebuild events",)
     assert done.refused is not None
     assert sorted(store.rglob("*")) == before
+
+
+def test_what_can_be_repaired_is_beside_a_view_of_which_nobody_has_a_copy(folder: Path) -> None:
+    """Of one trace nothing is left, and the replica has it no more; a layer of another is damaged, a document too."""
+    store, url = folder / "store", f"file://{folder}/replica"
+    kept = {name: (store / KEYED / name.filename).read_bytes() for name in list_layers(store / KEYED)}
+    manifest = next(iter(manifests(Replica(url))))
+    for name in list_layers(store / BAG):
+        flip(store / BAG / name.filename)
+    for each in {each.object for each in manifest.layers[BAG]}:
+        (folder / "replica" / each).unlink()
+    flip(store / layout.copy_of(layout.FORMAT))
+    damaged = list_layers(store / KEYED)[0]
+    flip(store / KEYED / damaged.filename)
+    bag = {path.name: path.read_bytes() for path in (store / BAG).glob("*.arrow")}
+    done = repair(store, [url])
+    assert (done.rebuild, done.commands) == (("events",), ("slipstream run FILE.py --rebuild events",))
+    assert done.refused is not None
+    assert f"{layout.copy_of(layout.FORMAT)} was put back" in done.did
+    assert any("fetched from" in each for each in done.did)
+    assert done.left.findings
+    assert all(each.where.startswith((BAG, "start")) for each in done.left.findings)
+    assert {path.name: path.read_bytes() for path in (store / BAG).glob("*.arrow")} == bag, (
+        "it stays as it is"
+    )
+    assert contents(store, KEYED, EPOCHS) == expected(KEYED, EPOCHS)
+    assert kept
+
+
+def test_where_no_start_is_possible_documents_and_claims_are_put_back(folder: Path) -> None:
+    store = folder / "store"
+    shutil.rmtree(store / BAG)
+    log = store / layout.lineage_log(2)
+    lines = log.read_bytes().split(b"\n")
+    log.write_bytes(b"\n".join([*lines[:2], *lines[3:]]))
+    (store / layout.copy_of(layout.CATALOG)).unlink()
+    (store / layout.claim_of(1)).unlink()
+    done = repair(store, [])
+    assert done.did == (
+        f"{layout.copy_of(layout.CATALOG)} was put back",
+        f"{layout.claim_of(1)} was put back",
+    )
+    assert done.refused is not None
+    assert {each.where for each in done.left.findings} & {layout.lineage_log(2), layout.LINEAGE}
+    again = repair(store, [])
+    assert again.did == ()
 
 
 def test_a_repair_never_steps_back(tmp_path: Path) -> None:

@@ -11,8 +11,9 @@ import pytest
 from slipstream.core.clock import ManualClock
 from slipstream.core.errors import HistoryForgotten, HistoryLost
 from slipstream.core.settings import Durability
-from slipstream.durability.fsck import check_replica, check_store, repair
+from slipstream.durability.fsck import check_replica, check_store
 from slipstream.durability.inbox import newest_manifest
+from slipstream.durability.repair import repair
 from slipstream.durability.replica import Replica
 from slipstream.durability.restore import heal_layer
 from slipstream.durability.start import plan_start

@@ -300,6 +300,19 @@ def test_f5_3_a_claim_whose_owner_never_committed(folder: Path, one: str) -> Non
     assert engine.claim.incarnation == 100
 
 
+def test_a_claim_that_overrules_some_commits_and_has_no_lineage_costs_nothing_without_consent(
+    folder: Path, one: str
+) -> None:
+    """Older commits count still: going back to one of them is a step back all the same."""
+    shutil.rmtree(folder / "store")
+    epochs = {name.epoch for each in Replica(one).list("commits") if (name := CommitName.parse(each))}
+    older = max(epochs - {max(epochs)})
+    Replica(one).put(ClaimName(99, older, "abc").object, b"{}")
+    with pytest.raises(WouldLose, match="a later incarnation began before the commits that are there"):
+        Pretend.start(folder / "store", one)
+    goes_on(folder / "store", one, epoch=EPOCHS, kind=Kind.RESTORE, accept_loss=True)
+
+
 class Stop(BaseException):
     """A process that ends here."""
 

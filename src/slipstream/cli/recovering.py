@@ -138,8 +138,9 @@ def fsck(
 
     Example: [bold]slipstream fsck ./shop --repair[/]
     """
-    from slipstream.durability.fsck import Repaired, check_replica, check_store
-    from slipstream.durability.fsck import repair as repaired
+    from slipstream.durability.fsck import check_replica, check_store
+    from slipstream.durability.repair import Repaired
+    from slipstream.durability.repair import repair as repaired
 
     if repair and "://" in target:
         raise typer.BadParameter("a replica is repaired by the running app; --repair is for a store")
@@ -155,7 +156,7 @@ def fsck(
         for each in done.did:
             print(f"repaired: {each}")
         if done.refused is not None:
-            print(f"not repaired: {done.refused}")
+            print(f"not repaired{', the rest' if done.did else ''}: {done.refused}")
         for command in done.commands:
             print(f"to compute it again from the input: {command}")
         for finding in (*seen.findings, *seen.told):

@@ -254,7 +254,7 @@ def found_for(family: Family, catalog: Catalog, rebuild: Collection[str]) -> Fou
         mine=mine,
         theirs=theirs,
         by_replica=by_replica,
-        drop=tuple(sorted(drop)),
+        drop=tuple(sorted(each for each in drop if owner_of(each[0]) not in rebuild)),
     )
 
 

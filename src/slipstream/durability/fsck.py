@@ -9,21 +9,19 @@ same way.
 What is wrong is a *finding*. What is only worth knowing (a tail that a crash tore, files that are nobody's,
 permissions) is *told*. What could not be checked is said, too: that nothing was found there means nothing.
 
-Looking changes nothing. `repair` does: it claims the store as a start does, brings what replicas have, puts documents
-back, drops damaged layers that nobody needs, and says what only computing anew can bring back.
+Looking changes nothing. `repair` does (`durability.repair`).
 """
 
 from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
 from slipstream.core.errors import (
-    CannotRecover,
     DamagedLayer,
     DamagedObject,
     HistoryForgotten,
@@ -32,7 +30,6 @@ from slipstream.core.errors import (
     NotAStore,
     ReplicaTrouble,
     SlipstreamError,
-    WouldLose,
 )
 from slipstream.core.settings import Durability
 from slipstream.durability.board import PLACES, decode_replication
@@ -47,13 +44,13 @@ from slipstream.durability.replica import Objects, Replica, checked_body, shown
 from slipstream.durability.splice import splice
 from slipstream.durability.start import start
 from slipstream.durability.survey import highest_incarnation, log_numbers, read_file, read_log, survey
-from slipstream.durability.suspects import read_suspects, write_suspects
+from slipstream.durability.suspects import read_suspects
 from slipstream.durability.work import LocalWork
 from slipstream.store import chain, documents, layout
-from slipstream.store.catalog import Catalog, owner_of
+from slipstream.store.catalog import Catalog
 from slipstream.store.disk import Disk, is_shared
 from slipstream.store.links import links_in
-from slipstream.store.store import FENCES, Claim, Identity, Store, claim_body, claim_store
+from slipstream.store.store import FENCES, Identity, Store, claim_store
 from slipstream.trace import Fence, LayerName, history_reach, is_away, open_layer, problem_of
 from slipstream.trace.naming import Span
 
@@ -88,27 +85,22 @@ class Checked:
         return not self.findings
 
 
-@dataclass(frozen=True)
-class Repaired:
-    """What a repair did, what is left that is wrong, and the views that must be computed anew."""
-
-    did: tuple[str, ...]
-    left: Checked
-    rebuild: tuple[str, ...] = ()
-    refused: str | None = None
-
-    @property
-    def commands(self) -> tuple[str, ...]:
-        """What to run next."""
-        return tuple(f"slipstream run FILE.py --rebuild {view}" for view in self.rebuild)
-
-
 def check_store(path: str | Path) -> Checked:
     """Look through a store."""
+    return looked_through(*seen_whole(path))
+
+
+def seen_whole(path: str | Path) -> tuple[Store, Local]:
+    """A store, and what is left of it, by every byte."""
     store = Store.in_folder(path)
     local = survey(store, whole=True, deep=True)
     if not local.life:
         raise NotAStore(str(path))
+    return store, local
+
+
+def looked_through(store: Store, local: Local) -> Checked:
+    """What is wrong with a store of which this is left."""
     return _StoreCheck(store, local).run()
 
 
@@ -211,7 +203,7 @@ class _StoreCheck:
             self._find(layout.INCARNATIONS, "an incarnation left something here, and its claim is missing")
         logs = log_numbers(self._disk)
         for number in sorted(map(int, known)):
-            app = _claimed_by(self._disk, number)
+            app = claimed_by(self._disk, number)
             if number not in logs and self._disk.size(layout.claim_of(number)) == 0:
                 self._tell(layout.claim_of(number), "it is empty: a start was cut short before it began")
             elif app is None:
@@ -369,7 +361,7 @@ class _StoreCheck:
             self._tell(str(root), "it may be read by others than its owner")
 
 
-def _claimed_by(disk: Disk, number: int) -> str | None:
+def claimed_by(disk: Disk, number: int) -> str | None:
     """The app that claimed an incarnation; None where that cannot be read."""
     try:
         said = json.loads(read_file(disk, layout.claim_of(number)) or b"")
@@ -549,54 +541,3 @@ def _restored(url: str, opener: Opener, remote: Remote, to: Path) -> Checked:
         return Checked(path=str(to), epoch=0, layers=0, objects=0, findings=wrong, recoverable=0)
     finally:
         claim.release()
-
-
-def repair(path: str | Path, urls: Sequence[str], opener: Opener = Replica) -> Repaired:
-    """Mend a store that no engine has: with what replicas hold, and out of itself. It never goes back to an older
-    epoch: where that is the only way, it says so, and which views could be computed anew instead.
-    """
-    store = Store.in_folder(path)
-    local = survey(store, whole=True, deep=True)
-    if not local.life:
-        raise NotAStore(str(path))
-    before = _StoreCheck(store, local).run()
-    if before.sound:
-        return Repaired((), before)
-    remotes = [look(url, opener) for url in urls]
-    owners = (each for each in (local.identity, *(remote.owner for remote in remotes)) if each is not None)
-    app = next((owner.app for owner in owners), "")
-    plan = decide(local, remotes, app=app)
-    if plan.error is not None or plan.kind is Kind.STEP_BACK:
-        views = sorted({owner_of(trace) for trace in examine(local, remotes).uncovered})
-        why = str(plan.error) if plan.error is not None else f"a start would step back to epoch {plan.epoch}"
-        return Repaired((), before, tuple(views), why)
-    claim = claim_store(store, app)
-    try:
-        started = start(claim, app, Durability(tuple(urls)), objects=opener, lazily=False, deep=True)
-        claims = _put_back_claims(started.claim, started.identity.app)
-        write_suspects(started.claim.owned, ())  # every byte was read
-    except (CannotRecover, WouldLose) as error:
-        return Repaired((), check_store(path), refused=str(error))
-    finally:
-        claim.release()
-    return Repaired((*_did(started.plan.why, started.plan.drop, before), *claims), check_store(path))
-
-
-def _put_back_claims(claim: Claim, app: str) -> tuple[str, ...]:
-    """Claims of incarnations that have a log here: one that is missing or damaged is made again."""
-    disk, did = claim.owned, []
-    for number in log_numbers(disk):
-        if _claimed_by(disk, number) != app:
-            disk.replace(layout.claim_of(number), claim_body(app, began=True), flushed=True)
-            did.append(f"{layout.claim_of(number)} was put back")
-    return tuple(did)
-
-
-def _did(why: Sequence[str], drop: Sequence[tuple[str, LayerName]], before: Checked) -> tuple[str, ...]:
-    did = list(why)
-    did += [f"{trace}/{name.filename} was dropped" for trace, name in drop]
-    put_back = [
-        each.where for each in before.findings if each.where.endswith(".json") or each.where == layout.LOCK
-    ]
-    did += [f"{where} was put back" for where in put_back]
-    return tuple(dict.fromkeys(did))

@@ -416,6 +416,9 @@ def _promised(family: Family, remotes: Sequence[Remote], safe_on: int, *, sure: 
     known += [
         min(commit.manifest.safe, commit.name.epoch) for commit in commits_of(family) if commit.manifest
     ]
+    # A claim without lineage may be of nobody: what it overrules was called safe all the same.
+    idle = (commit.name for remote in family.remotes for commit in remote.overruled)
+    known += [chain.bounded(name.epoch, name.incarnation) for name in idle]
     progress = local.progress if family.own else None
     if progress is not None:
         told = [progress.safe, *(each.durable for each in progress.replicas.values())]

@@ -16,7 +16,7 @@ brought when somebody needs them, or by the agent (`homecoming`). `slipstream re
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from slipstream.core.clock import Clock, SystemClock
@@ -34,7 +34,7 @@ from slipstream.durability.survey import log_numbers, read_log, survey, write_re
 from slipstream.durability.suspects import write_suspects
 from slipstream.durability.work import LayerWork, LocalWork
 from slipstream.store import chain, documents, layout
-from slipstream.store.catalog import Catalog
+from slipstream.store.catalog import Catalog, owner_of
 from slipstream.store.events import fields
 from slipstream.store.layers import remove_layer
 from slipstream.store.store import FENCES, Claim, Store, claim_body
@@ -88,9 +88,9 @@ class Unlike(Exception):
         super().__init__(str(error))
 
 
-def carry_out(claim: Claim, plan: Plan, bringing: Bringing) -> None:
-    """Make a store what a plan says, so that an incarnation can begin there. Raises `Spoiled` or `Unlike` if replicas
-    do not hold what they promise: then a plan is to be made without that.
+def carry_out(claim: Claim, plan: Plan, bringing: Bringing, rebuild: Collection[str] = ()) -> None:
+    """Make a store what a plan says, so that an incarnation can begin there. rebuild: see `decide`. Raises `Spoiled` or
+    `Unlike` if replicas do not hold what they promise: then a plan is to be made without that.
     """
     store, disk = claim.store, claim.owned
     disk.check()
@@ -110,7 +110,8 @@ def carry_out(claim: Claim, plan: Plan, bringing: Bringing) -> None:
     if plan.catalog is not None and not _is_written(store, plan):
         claim.write_catalog(plan.catalog)
     if plan.fetch or not plan.own:
-        _compare(claim, plan, bringing, {trace for trace, _ in away})
+        anew = {trace for trace in (plan.catalog or Catalog()).traces() if owner_of(trace) in rebuild}
+        _compare(claim, plan, bringing, {trace for trace, _ in away} | anew)
     crash_point("restore.before_done")
 
 
@@ -190,8 +191,8 @@ def _is_written(store: Store, plan: Plan) -> bool:
     return store.catalog() == plan.catalog
 
 
-def _compare(claim: Claim, plan: Plan, bringing: Bringing, away: set[str]) -> None:
-    """Raise unless the rows of every view add up to the checksums of the newest commit that has some."""
+def _compare(claim: Claim, plan: Plan, bringing: Bringing, left_out: set[str]) -> None:
+    """Raise unless the rows of every view but some add up to the checksums of the newest commit that has some."""
     catalog = plan.catalog
     checks = [(epoch, totals) for epoch, totals in plan.checks if totals][-1:]
     own = read_totals(claim.store.disk)[0].get(plan.epoch) if plan.own else None
@@ -199,7 +200,7 @@ def _compare(claim: Claim, plan: Plan, bringing: Bringing, away: set[str]) -> No
         checks.append((plan.epoch, own))
     for epoch, totals in checks:
         assert catalog is not None
-        here = {key: trace for key, trace in catalog.summed().items() if trace not in away}
+        here = {key: trace for key, trace in catalog.summed().items() if trace not in left_out}
         wrong = mismatches(totals, here, epoch, bringing.work.state_sum)
         if not wrong:
             continue

@@ -361,7 +361,7 @@ def _recovered(
             raise plan.error
         claim = _above(claim, app, max([highest_incarnation(local), *(each.incarnation for each in remotes)]))
         try:
-            carry_out(claim, plan, bringing)
+            carry_out(claim, plan, bringing, rebuild)
             return claim, plan, {each.url: each.spoiled for each in remotes if each.spoiled}
         except Spoiled as found:
             spoiled.append(found)
