@@ -87,6 +87,35 @@ def test_a_file_in_the_place_of_a_store_is_no_new_app(
         assert told.err.startswith(f"error: '{tmp_path / name}' {said}")
 
 
+def test_a_plan_says_what_a_start_would_do(
+    store: Path, tmp_path: Path, code: Code, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def told() -> list[str]:
+        assert code("recover", "--plan", store, "--from", f"file://{tmp_path}/replica") == FINE
+        return capsys.readouterr().out.splitlines()
+
+    assert "A start would go on after epoch 3: all of it is there." in told()
+    assert "expected: at once, once Spark has started" in told()
+    for layer in (store / BAG).glob("*.arrow"):
+        layer.unlink()
+    (does,) = [line for line in told() if line.startswith("A start would")]
+    assert does.startswith("A start would fetch what is missing from replicas, and go on after epoch 3. ")
+    assert does.endswith("KB would be fetched.")
+    shutil.rmtree(store)
+    (does,) = [line for line in told() if line.startswith("A start would")]
+    assert does.startswith("A start would restore the store from replicas, as of epoch 3. ")
+    engine = Pretend.start(tmp_path / "alone")
+    engine.run(3)
+    engine.close()
+    for layer in (tmp_path / "alone" / BAG).glob("*-0000000003-*.arrow"):
+        layer.unlink()
+    assert code("recover", "--plan", tmp_path / "alone") == FINE
+    assert (
+        "A start would step back to epoch 2, the last that is whole. 1 epoch would be computed again, as cut."
+        in capsys.readouterr().out.splitlines()
+    )
+
+
 def test_a_plan_says_what_was_not_read(
     store: Path, tmp_path: Path, code: Code, capsys: pytest.CaptureFixture[str]
 ) -> None:

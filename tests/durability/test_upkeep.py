@@ -19,7 +19,7 @@ from slipstream.store.layers import remove_layer
 from slipstream.store.lineage import read_lineage
 from slipstream.store.store import claim_store
 from slipstream.testing.pretend import BAG, KEYED, Pretend, contents, expected
-from slipstream.trace import LayerName
+from slipstream.trace import LayerName, list_layers
 
 
 @pytest.fixture
@@ -188,6 +188,42 @@ def test_an_agent_that_is_succeeded_between_two_removals_removes_nothing_more(
     with pytest.raises(Superseded):
         agent.upkeep()
     assert len(removed) == 1
+
+
+def test_a_round_that_merges_clears_what_dead_writers_left(pretend: Pretend) -> None:
+    agent = pretend.agent()
+    pretend.run(1)
+    left = pretend.root / BAG / f".{list_layers(pretend.root / BAG)[0].filename}.0f.tmp"
+    left.touch()
+    agent.hear(pretend.run(1))
+    agent.upkeep()
+    assert left.exists(), "nothing was merged"
+    agent.hear(pretend.run(18))
+    agent.upkeep()
+    assert not left.exists()
+
+
+def test_a_merged_layer_is_on_disk_with_its_name_before_what_it_replaces_goes(
+    pretend: Pretend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = pretend.agent()
+    agent.hear(pretend.run(20))
+    before = set(list_layers(pretend.root / KEYED))
+    flushes = Flushes(monkeypatch)
+    gone: list[LayerName] = []
+
+    def remove(disk: WritableDisk, trace: str, name: LayerName) -> None:
+        there = set(list_layers(pretend.root / trace)) - before if trace == KEYED else set()
+        for made in there:
+            path = pretend.root / trace / made.filename
+            assert flushes.files.get(path.stat().st_ino) == path.stat().st_size
+            assert made.filename in flushes.names[str(path.parent)]
+        gone.append(name)
+        remove_layer(disk, trace, name)
+
+    monkeypatch.setattr("slipstream.durability.agent.upkeep.remove_layer", remove)
+    agent.upkeep()
+    assert before <= set(gone)
 
 
 def test_a_full_disk_is_trouble_and_over_once_there_is_room(

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from slipstream.core.errors import BadLayer, DamagedLayer, HistoryForgotten, MissingLayer, UnknownSchema
+from slipstream.testing.merging import upkeep
 from slipstream.trace import (
     LayerName,
     Span,
@@ -20,7 +21,6 @@ from slipstream.trace import (
     pack_log,
     reader,
     shard_span,
-    upkeep,
     validate,
     write_layer,
 )
@@ -96,7 +96,7 @@ def test_a_layer_that_a_merger_removes_meanwhile_is_found_merged(
     def listed_just_before_the_merge(directory: Path) -> list[LayerName]:
         names = list_layers(directory)
         if not calls:
-            upkeep(tmp_path, 4, None, still_ours=lambda: True)
+            upkeep(tmp_path, 4, None)
         calls.append(len(names))
         return names
 
@@ -110,7 +110,7 @@ def test_an_open_reader_is_not_disturbed_by_a_merger(tmp_path: Path) -> None:
     for epoch in range(1, 5):
         writer.write(epoch, WHOLE, keyed([epoch]))
     held = TraceReader(tmp_path, 3, WHOLE)
-    upkeep(tmp_path, 4, None, still_ours=lambda: True)
+    upkeep(tmp_path, 4, None)
     assert sum(chunk.num_rows for chunk in held.snapshot()) == 3
     assert held.stats().layers == 3
     with pytest.raises(MissingLayer):
@@ -154,7 +154,7 @@ def test_forgotten_history_is_an_error_that_says_how_far_back_it_goes(tmp_path: 
     writer = TraceWriter(tmp_path, 1)
     for epoch in range(1, 5):
         writer.write(epoch, WHOLE, keyed([epoch]))
-    upkeep(tmp_path, 4, None, still_ours=lambda: True)
+    upkeep(tmp_path, 4, None)
     writer.write(5, WHOLE, keyed([5]))
     held = TraceReader(tmp_path, 5, WHOLE)
     assert held.changes(4, 5).column("k0").to_pylist() == [5]
@@ -219,6 +219,6 @@ def test_removing_twice_does_no_harm(tmp_path: Path) -> None:
     writer = TraceWriter(tmp_path, 1)
     for epoch in range(1, 5):
         writer.write(epoch, WHOLE, keyed([epoch]))
-    for step in upkeep(tmp_path, 4, None, still_ours=lambda: True)[1:]:
+    for step in upkeep(tmp_path, 4, None)[1:]:
         carry_out(tmp_path, step)
     validate(tmp_path, 4)

@@ -11,7 +11,8 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slipstream.trace import Span, TraceReader, TraceWriter, upkeep
+from slipstream.testing.merging import upkeep
+from slipstream.trace import Span, TraceReader, TraceWriter
 
 Update = tuple[int, int, bool]
 """A key, a value, and whether it is added (or else taken away, if it is there)."""
@@ -56,7 +57,7 @@ def test_the_first_rows_of_each_key_are_those_with_the_least_prefix(
                     held[key, value] += 1 if adds else -1
             TraceWriter(Path(folder), 1).write(epoch, Span.whole(), change(rows, epoch), is_sorted=False)
             if merging:
-                upkeep(Path(folder), epoch, None, still_ours=lambda: True)
+                upkeep(Path(folder), epoch, None)
         probes = sorted(range(6), key=hashed)
         reader = TraceReader(Path(folder), len(epochs), Span.whole())
         asked, found, owed = reader.heads(np.array([hashed(k) for k in probes]), [pa.array(probes)])

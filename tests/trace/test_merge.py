@@ -1,4 +1,4 @@
-"""Merging adds up: what goes in comes out, or nothing is merged. Nothing goes before what replaces it is on disk."""
+"""Merging adds up: what goes in comes out, or nothing is merged."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import pyarrow as pa
 import pytest
 
 from slipstream.core.errors import BadLayer, DamagedLayer
+from slipstream.testing.merging import upkeep
 from slipstream.testing.pretend import BAG, Pretend, contents, expected
 from slipstream.trace import (
     PLACES,
     LayerName,
-    Remove,
     Span,
     TraceReader,
     TraceWriter,
@@ -25,7 +25,6 @@ from slipstream.trace import (
     rows,
     scan,
     sealing,
-    upkeep,
     validate,
 )
 from slipstream.trace.merge import merge_flat, substitutes
@@ -46,10 +45,10 @@ def test_a_merge_that_would_lose_a_row_is_not_made(tmp_path: Path, monkeypatch: 
 
     monkeypatch.setattr(rows, "consolidate", losing)
     with pytest.raises(BadLayer, match="do not add up to those that it is merged from"):
-        upkeep(pretend.root / BAG, word.computed, None, still_ours=lambda: True)
+        upkeep(pretend.root / BAG, word.computed, None)
     assert list_layers(pretend.root / BAG) == before
     monkeypatch.setattr(rows, "consolidate", consolidate)
-    upkeep(pretend.root / BAG, word.computed, None, still_ours=lambda: True)
+    upkeep(pretend.root / BAG, word.computed, None)
     assert len(list_layers(pretend.root / BAG)) < len(before)
     assert contents(pretend.root, BAG, EPOCHS) == expected(BAG, EPOCHS)
     pretend.close()
@@ -121,36 +120,6 @@ def events(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     return seen
 
 
-@pytest.mark.parametrize("keep_from", [None, 0])
-def test_a_merged_layer_is_on_disk_before_what_it_replaces_goes(
-    tmp_path: Path, events: list[tuple[str, str]], keep_from: int | None
-) -> None:
-    epochs = 4 if keep_from is None else 64
-    inputs = filled(tmp_path, epochs)
-    assert events == [], "what an epoch writes is not flushed"
-    done = upkeep(tmp_path, epochs, keep_from, still_ours=lambda: True)
-    removed = [step.name.filename for step in done if isinstance(step, Remove)]
-    assert set(removed) == {name.filename for name in inputs}
-    flushed = [what for kind, what in events if kind == "flush"]
-    made = len(done) - len(removed)
-    assert len(flushed) == 2 * made, "a file and its folder for each layer that was made, and no more"
-    assert flushed[1::2] == [tmp_path.name] * made
-    assert [kind for kind, _ in events] == ["flush"] * 2 * made + ["remove"] * len(removed)
-    assert keys_of(tmp_path, epochs) == list(range(epochs + 1))
-
-
-def test_what_stands_in_for_a_layer_is_flushed_whoever_wrote_it(
-    tmp_path: Path, events: list[tuple[str, str]]
-) -> None:
-    inputs = filled(tmp_path, 3)
-    merged = replace(inputs[0], hi=3, kind="flat")
-    merge_flat(tmp_path, inputs, merged, flushed=False)
-    assert events == []
-    upkeep(tmp_path, 3, None, still_ours=lambda: True)
-    assert events[:2] == [("flush", merged.filename), ("flush", tmp_path.name)]
-    assert events[2:] == [("remove", name.filename) for name in inputs]
-
-
 def test_what_a_rebuild_puts_in_place_is_flushed(tmp_path: Path, events: list[tuple[str, str]]) -> None:
     (built,) = filled(tmp_path / "scratch", 1)
     as_flat(tmp_path / "scratch", built, tmp_path / "trace", 7)
@@ -168,31 +137,6 @@ def test_layers_that_share_no_epoch_or_no_place_do_not_stand_in_for_each_other()
     assert substitutes([gone, *others, *stand], [gone]) == stand
 
 
-@pytest.mark.parametrize("last", range(6))
-def test_who_is_succeeded_removes_nothing_more(tmp_path: Path, last: int) -> None:
-    inputs = filled(tmp_path, 4)
-    left = iter([True] * last)
-    done = upkeep(tmp_path, 4, None, still_ours=lambda: next(left, False))
-    assert len(done) == min(last, 5)
-    gone = set(inputs) - set(list_layers(tmp_path))
-    assert gone == {step.name for step in done if isinstance(step, Remove)}
-    assert len(gone) == max(0, min(last - 1, 4))
-    assert keys_of(tmp_path, 4) == [0, 1, 2, 3, 4]
-
-
-def test_it_is_asked_immediately_before_every_removal(tmp_path: Path, events: list[tuple[str, str]]) -> None:
-    filled(tmp_path, 4)
-
-    def still_ours() -> bool:
-        events.append(("ask", ""))
-        return True
-
-    upkeep(tmp_path, 4, None, still_ours=still_ours)
-    kinds = [kind for kind, _ in events]
-    assert kinds.count("remove") == 4
-    assert all(kinds[at - 1] == "ask" for at, kind in enumerate(kinds) if kind == "remove")
-
-
 @pytest.mark.parametrize("where", ["body", "end"])
 def test_a_damaged_layer_ends_upkeep_and_nothing_is_removed(tmp_path: Path, where: str) -> None:
     inputs = filled(tmp_path, 8)
@@ -203,12 +147,12 @@ def test_a_damaged_layer_ends_upkeep_and_nothing_is_removed(tmp_path: Path, wher
     path.write_bytes(sound[:at] + bytes([sound[at] ^ 4]) + sound[at + 1 :])
     for _ in range(2):
         with pytest.raises(DamagedLayer) as error:
-            upkeep(tmp_path, 8, None, still_ours=lambda: True)
+            upkeep(tmp_path, 8, None)
         assert error.value.layer == inputs[2]
         assert list_layers(tmp_path) == inputs
     path.unlink()
     path.write_bytes(sound)
-    upkeep(tmp_path, 8, None, still_ours=lambda: True)
+    upkeep(tmp_path, 8, None)
     assert keys_of(tmp_path, 8) == list(range(9))
 
 
@@ -216,19 +160,8 @@ def test_a_damaged_layer_that_is_not_due_to_be_merged_is_found_too(tmp_path: Pat
     inputs = filled(tmp_path, 2)
     (tmp_path / inputs[0].filename).write_bytes(b"")
     with pytest.raises(DamagedLayer):
-        upkeep(tmp_path, 2, None, still_ours=lambda: True)
+        upkeep(tmp_path, 2, None)
     assert list_layers(tmp_path) == inputs
-
-
-def test_a_round_that_merges_clears_what_dead_writers_left(tmp_path: Path) -> None:
-    filled(tmp_path, 3)
-    left = tmp_path / f".{list_layers(tmp_path)[0].filename}.0f.tmp"
-    left.touch()
-    upkeep(tmp_path, 3, None, still_ours=lambda: True)
-    assert left.exists(), "nothing was merged"
-    filled(tmp_path, 4)
-    upkeep(tmp_path, 4, None, still_ours=lambda: True)
-    assert not left.exists()
 
 
 def test_merging_again_and_again_keeps_parts_of_a_useful_size(
@@ -243,7 +176,7 @@ def test_merging_again_and_again_keeps_parts_of_a_useful_size(
         table = pa.table({"h": keys << 40, "k0": keys, "v0": values, "diff": np.ones_like(keys)})
         TraceWriter(tmp_path, 1).write(epoch, Span.whole(), table)
     for epoch in range(4, 17, 4):
-        upkeep(tmp_path, epoch, None, still_ours=lambda: True)
+        upkeep(tmp_path, epoch, None)
     (merged,) = list_layers(tmp_path)
     parts = open_layer(tmp_path, merged).parts
     assert len(parts) > 3

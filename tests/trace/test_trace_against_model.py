@@ -20,6 +20,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from slipstream.durability.checksum import change_sum, state_sum
+from slipstream.testing.merging import upkeep
 from slipstream.trace import (
     Span,
     TraceReader,
@@ -30,7 +31,6 @@ from slipstream.trace import (
     scan,
     sealing,
     shard_span,
-    upkeep,
     validate,
 )
 from slipstream.trace.naming import Ints
@@ -223,7 +223,7 @@ def test_keyed_trace_equals_model(script: Script) -> None:
             if tidy:
                 earliest = epoch if script.history is None else max(earliest, epoch - script.history)
                 keep_from = None if script.history is None else earliest
-                upkeep(directory, epoch, keep_from, still_ours=lambda: True)
+                upkeep(directory, epoch, keep_from)
             for t in range(max(earliest, 1), epoch + 1):
                 check_keyed(directory, t, shards, keys, values, states[t])
         last = len(script.epochs)
@@ -287,9 +287,7 @@ def test_bag_equals_model(script: Script) -> None:
             deltas.append(Counter({row: n for row, n in delta.items() if n}))
             if tidy:
                 earliest = epoch if script.history is None else max(earliest, epoch - script.history)
-                upkeep(
-                    directory, epoch, None if script.history is None else earliest, still_ours=lambda: True
-                )
+                upkeep(directory, epoch, None if script.history is None else earliest)
             for t in range(max(earliest, 1), epoch + 1):
                 check_bag(directory, t, shards, keys, values, states[t])
         last = len(script.epochs)
@@ -332,7 +330,7 @@ def test_sums_that_rows_carry_equal_model(epochs: list[tuple[list[tuple[int, ...
             states.append(state)
             write_epoch(directory, epoch, shards, table)
             if tidy:
-                upkeep(directory, epoch, 0, still_ours=lambda: True)
+                upkeep(directory, epoch, 0)
             for t in range(1, epoch + 1):
                 check_sums(TraceReader(directory, t, Span.whole()), keys, states[t])
             assert change_sum(directory, 0, epoch) == state_sum(directory, epoch)

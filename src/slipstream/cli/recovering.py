@@ -22,6 +22,14 @@ Target = Annotated[
 ]
 
 
+_DOES = {
+    "go on": "go on after epoch {epoch}: all of it is there.",
+    "fetch": "fetch what is missing from replicas, and go on after epoch {epoch}.",
+    "step back": "step back to epoch {epoch}, the last that is whole.",
+    "restore": "restore the store from replicas, as of epoch {epoch}.",
+}
+"""What a start would do, by the kind of its plan."""
+
 _QUERIES = (
     "whether the app's queries are still those that the store was computed with, which needs Spark: if one changed, a "
     "start refuses, and says which view to compute anew (`slipstream run FILE.py --rebuild VIEW`)"
@@ -30,6 +38,7 @@ _BYTES = (
     "the bytes of layers that were flushed, and of what replicas hold, beyond their seals, names and sizes "
     "(`slipstream fsck STORE` reads every byte of a store, `slipstream fsck REPLICA` of a replica)"
 )
+_SOON = 0.05
 _INPUT = "whether the input of epochs that are to be computed is still there"
 
 
@@ -218,7 +227,8 @@ def _print_plan(target: str, source: list[str], accept_loss: bool, as_json: bool
         if plan.error is not None:
             print(plan.error)
         elif estimate.seconds is not None:
-            print(f"expected: {estimate.seconds:.1f} s, without Spark's start")
+            soon = estimate.seconds < _SOON
+            print(f"expected: {'at once' if soon else f'{estimate.seconds:.1f} s'}, once Spark has started")
         else:
             print("expected: not known, as nothing was measured yet")
         for each in unchecked:
@@ -236,10 +246,13 @@ def _replicas_of(path: Path) -> list[str]:
 
 
 def _in_words(kind: str, epoch: int, again: int, size: int) -> str:
+    from slipstream.cli import wording
+
     if kind == "refuse":
         return "A start would refuse."
     if kind == "start empty":
         return "A start would begin a new app: there is no sign of an earlier one."
-    text = f"A start would {kind}: from epoch {epoch}"
-    text += f", with {again} epoch(s) computed again as they were cut" if again else ""
-    return text + (f", and {size / 1e6:,.1f} MB fetched." if size else ".")
+    text = f"A start would {_DOES[kind].format(epoch=epoch)}"
+    text += f" {wording.size(size)} would be fetched." if size else ""
+    text += f" {wording.number(again, 'epoch')} would be computed again, as cut." if again else ""
+    return text

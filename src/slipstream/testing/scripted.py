@@ -22,6 +22,7 @@ from slipstream.observe import read_view
 from slipstream.sources import memory
 from slipstream.sources.memory import Memory
 from slipstream.store.store import Store
+from slipstream.testing.merging import upkeep
 from slipstream.testing.oracle import (
     applied,
     assert_equal_rows,
@@ -30,7 +31,6 @@ from slipstream.testing.oracle import (
     recompute,
     rows_of,
 )
-from slipstream.trace import upkeep
 
 Row = tuple[Any, ...]
 
@@ -105,7 +105,7 @@ class Script:
         """Merge in this process what the agent has not merged yet; whichever of the two is first."""
         for trace in Store.existing(self.app.store).traces():
             with suppress(FileNotFoundError):
-                upkeep(self.app.store / trace, self.app.epoch, 0, still_ours=lambda: True)
+                upkeep(self.app.store / trace, self.app.epoch, 0)
 
     def check(
         self, views: Iterable[str] | None = None, *, relative: float | None = None, absolute: float = 0.0

@@ -11,7 +11,7 @@ from slipstream.trace.layer import (
     list_layers,
     open_layer,
 )
-from slipstream.trace.merge import as_flat, carry_out, layer_stats, merge_flat, pack_log, upkeep
+from slipstream.trace.merge import as_flat, carry_out, layer_stats, merge_flat, pack_log
 from slipstream.trace.naming import (
     PLACES,
     Fence,
@@ -75,7 +75,6 @@ __all__ = [
     "register_bringer",
     "shard_span",
     "tile",
-    "upkeep",
     "validate",
     "write_layer",
 ]

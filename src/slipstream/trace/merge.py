@@ -7,13 +7,10 @@ for itself.
 A bag's part in its epoch checksums is the same before and after a merge: that is checked, row group by row group.
 
 A merge only adds a file that offers a shorter cover. Removing is a step of its own, decided only once the
-merged layer is there, so a crash between the two costs disk space and nothing else. Whatever stands in for a layer is
-flushed to disk before that layer goes, so a power cut finds the one or the other.
+merged layer is there, so a crash between the two costs disk space and nothing else. Which step comes when, and that
+nothing goes before what stands in for it is on disk, is the agent's part (`durability.agent.upkeep`).
 
-Inputs check themselves as they are read (`layer`), so damage does not spread: a round that meets a damaged layer ends
-before anything is removed.
-
-Whoever was succeeded has no business here any more. It may have slept between any two steps, so each step asks first.
+Inputs check themselves as they are read (`layer`), so damage does not spread.
 """
 
 from __future__ import annotations
@@ -25,25 +22,15 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from slipstream.core.crashing import crash_point, crash_points
 from slipstream.core.errors import BadLayer
 from slipstream.core.permissions import make_folders
 from slipstream.trace import rows as _rows
 from slipstream.trace.cover import Piece, tile
-from slipstream.trace.flush import flush, flush_folder
 from slipstream.trace.layer import list_layers, open_layer
 from slipstream.trace.naming import LayerName, store_of
-from slipstream.trace.placing import clear_abandoned
-from slipstream.trace.policy import LayerStat, Merge, Pack, Remove, Upkeep, plan_upkeep
+from slipstream.trace.policy import LayerStat, Merge, Pack, Remove, Upkeep
 from slipstream.trace.scan import OpenPiece, chunk_rows, chunks, gather
 from slipstream.trace.sealing import joined_tables, table_batches, write_layer
-
-crash_points(
-    upkeep__before_merge="layers are due to be merged or packed, and nothing is done",
-    upkeep__after_merge="a merged layer is there beside those that it replaces",
-    upkeep__before_remove="a layer is due to be removed and is still there; what stands in for it is on disk",
-    upkeep__after_remove="a layer is removed, and others like it are not yet",
-)
 
 
 def merge_flat(
@@ -91,48 +78,6 @@ def carry_out(directory: Path, step: Upkeep, *, flushed: bool = True) -> None:
                 (directory / step.name.filename).unlink()
 
 
-def upkeep(
-    directory: Path,
-    computed: int,
-    keep_from: int | None,
-    *,
-    still_ours: Callable[[], bool],
-    barriers: Iterable[int] = (),
-) -> list[Upkeep]:
-    """Merge and pack what is due, then remove what that made superfluous; returns what was done.
-
-    `still_ours` is asked immediately before every step. When it says no, nothing more is touched, and what was done up
-    to then is returned. A damaged layer is a `DamagedLayer` that names it, and nothing is removed then. In a round that
-    makes something, temporary files of dead writers go, too.
-    """
-    done: list[Upkeep] = []
-    made: list[LayerName] = []
-    for step in plan_upkeep(layer_stats(directory), computed, keep_from, barriers):
-        if isinstance(step, Remove):
-            continue
-        crash_point("upkeep.before_merge")
-        if not still_ours():
-            return done
-        carry_out(directory, step)
-        crash_point("upkeep.after_merge")
-        done.append(step)
-        made.append(step.output)
-    stats = layer_stats(directory)
-    plan = plan_upkeep(stats, computed, keep_from, barriers)
-    removing = [step for step in plan if isinstance(step, Remove)]
-    _flush_substitutes(directory, [stat.name for stat in stats], [step.name for step in removing], made)
-    for step in removing:
-        crash_point("upkeep.before_remove")
-        if not still_ours():
-            return done
-        carry_out(directory, step)
-        crash_point("upkeep.after_remove")
-        done.append(step)
-    if made:
-        clear_abandoned(directory, still_ours)
-    return done
-
-
 def layer_stats(directory: Path) -> list[LayerStat]:
     """The layers of a trace with their sizes."""
     layers = [open_layer(directory, name) for name in list_layers(directory)]
@@ -148,17 +93,6 @@ def substitutes(present: Iterable[LayerName], removed: Sequence[LayerName]) -> l
         if name not in gone
         and any(name.lo <= old.hi and old.lo <= name.hi and name.span.overlap(old.span) for old in removed)
     ]
-
-
-def _flush_substitutes(
-    directory: Path, present: Iterable[LayerName], removed: Sequence[LayerName], made: Sequence[LayerName]
-) -> None:
-    """Have what stands in for layers on disk before they go: whatever this round has not flushed itself."""
-    waiting = [name for name in substitutes(present, removed) if name not in made]
-    for name in waiting:
-        flush(directory / name.filename)
-    if waiting:
-        flush_folder(directory)
 
 
 def _merge(

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 
-from slipstream.core.crashing import crash_point
+from slipstream.core.crashing import crash_point, crash_points
 from slipstream.core.errors import DamagedLayer
 from slipstream.durability.board import Board, Progress, Told, Word
 from slipstream.durability.healing import AGAIN_AFTER, Healing
@@ -29,6 +29,13 @@ from slipstream.store.layout import AWAY, lineage_log
 from slipstream.store.store import Store
 from slipstream.trace import LayerName, Remove, plan_upkeep
 from slipstream.trace.merge import substitutes
+
+crash_points(
+    upkeep__before_merge="layers are due to be merged or packed, and nothing is done",
+    upkeep__after_merge="a merged layer is there beside those that it replaces",
+    upkeep__before_remove="a layer is due to be removed and is still there; what stands in for it is on disk",
+    upkeep__after_remove="a layer is removed, and others like it are not yet",
+)
 
 _PAUSE = 0.2  # seconds between two rounds, so that short epochs share one
 _IDLE = 1.0
