@@ -23,7 +23,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from slipstream.app import SPARK_STARTED, App
+from slipstream.app import SPARK_STARTED
 from slipstream.cli.loading import load_app
 from slipstream.core.errors import DrillFailed, HistoryForgotten, MissingLayer
 from slipstream.core.settings import Declaration, Exposure, Starting
@@ -39,12 +39,14 @@ _COPIES = 5  # attempts to copy a folder in which an agent merges
 
 @dataclass(frozen=True)
 class Drill:
-    """What a rehearsal found. source: what was recovered from. epoch: at which both were compared. differing: views
-    whose rows do not add up to the same. uncompared: those that could not be compared, and why.
+    """What a rehearsal found. source: the replicas, if it is `replicated`, or the store that was copied. epoch: at
+    which both were compared. differing: views whose rows do not add up to the same. uncompared: those that could not
+    be compared, and why.
     """
 
     app: str
     source: str
+    replicated: bool
     epoch: int
     restored: int
     predicted_seconds: float | None
@@ -82,14 +84,14 @@ def copy_store(original: Store, to: Path) -> None:
     """A store as a crash would leave it now: immutable layers by hard links, the rest copied. A file that is removed
     meanwhile was replaced by another: then it is done again.
     """
+
+    def left_out(folder: str, names: list[str]) -> set[str]:
+        own = {LOCK, EVENTS} if Path(folder) == original.root else set()  # a view may have such a name
+        return {name for name in names if name in own or name.startswith(".")}
+
     for attempt in range(_COPIES):
         try:
-            shutil.copytree(
-                original.root,
-                to,
-                copy_function=_linked,
-                ignore=shutil.ignore_patterns(LOCK, EVENTS, ".*"),
-            )
+            shutil.copytree(original.root, to, copy_function=_linked, ignore=left_out)
             return
         except (FileNotFoundError, shutil.Error):
             shutil.rmtree(to, ignore_errors=True)
@@ -127,10 +129,11 @@ def _rehearsed(
         started = time.monotonic()
         app.run(until=max(goal, app.epoch))
         caught_up = time.monotonic()
-        compared, differing, uncompared = _compared(app, scratch, original, goal)
+        compared, differing, uncompared = compare(scratch, original, goal)
     return Drill(
         app=declaration.app,
         source=", ".join(declaration.durability.replicas) or str(declaration.store),
+        replicated=bool(declaration.durability.replicas),
         epoch=goal,
         restored=restored,
         predicted_seconds=predicted,
@@ -142,7 +145,7 @@ def _rehearsed(
     )
 
 
-def _compared(app: App, scratch: Path, original: Store, epoch: int) -> tuple[int, list[str], dict[str, str]]:
+def compare(scratch: Path, original: Store, epoch: int) -> tuple[int, list[str], dict[str, str]]:
     """Each view's rows as of an epoch, added up in both stores."""
     ours, theirs = LocalWork(Store.existing(scratch)), LocalWork(original)
     compared, differing, uncompared = 0, [], {}

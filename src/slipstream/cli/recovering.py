@@ -109,21 +109,25 @@ def drill(
     if as_json:
         print(json.dumps({**asdict(seen), "passed": seen.passed}, indent=2))
     else:
+        from slipstream.cli import wording
+
         guess = "unknown" if seen.predicted_seconds is None else f"{seen.predicted_seconds:.1f} s"
-        again = seen.epoch - seen.restored
-        print(
-            f"{seen.app}: recovered from {seen.source} as of epoch {seen.restored}, {again} epoch(s) computed again"
-        )
+        lost = "the store is lost" if seen.replicated else "the engine dies (there are no replicas)"
+        source = seen.source if seen.replicated else f"a copy of {seen.source}"
+        again = wording.number(seen.epoch - seen.restored, "epoch")
+        print(f"{seen.app}: rehearsed that {lost}: recovered from {source} as of epoch {seen.restored}")
+        print(f"{again} computed again, up to epoch {seen.epoch}")
         print(
             f"took {seen.seconds:.1f} s ({seen.start_seconds:.1f} s until it could go on, Spark's start included, "
-            f"{seen.catch_up_seconds:.1f} s to epoch {seen.epoch}); predicted: {guess}"
+            f"{seen.catch_up_seconds:.1f} s to catch up); predicted: {guess}"
         )
         for view, why in seen.uncompared.items():
             print(f"{view}: not compared: {why}")
         for view in seen.differing:
             print(f"{view}: DIFFERS from the original as of epoch {seen.epoch}")
         verdict = "the same rows" if seen.passed else "NOT the same"
-        print(f"{seen.compared} view(s) compared as of epoch {seen.epoch}: {verdict}")
+        compared = wording.number(seen.compared, "view")
+        print(f"{compared} compared with the original's as of epoch {seen.epoch}: {verdict}")
     if not seen.passed:
         raise typer.Exit(2)
 
