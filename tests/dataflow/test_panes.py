@@ -9,6 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -23,6 +24,7 @@ from slipstream.dataflow.panes import LOWER, Panes, Windows
 from slipstream.dataflow.sliding import Sliding
 from slipstream.dataflow.task import Task
 from slipstream.trace import Span
+from slipstream.trace.naming import place_of
 
 Row = tuple[int, int, int | None]
 """A key, a time and a value."""
@@ -234,3 +236,13 @@ def test_a_key_is_never_cut_in_two_however_little_is_read_at_a_time(
     assert contents.count(tmp_path, 1) == expected.total()
     cut = by_pane(accumulate("pieces"), sliding, 64)
     assert run(cut, tmp_path, 1, batches(INPUT, in_panes(sliding, updates), 64)) == expected
+
+
+def test_a_pane_is_hashed_as_it_always_was() -> None:
+    """Traces are sorted by it, and lie in shards by what it has above the pane's bits: another is another trace."""
+    windows = Windows(Sliding(10, 5, 0), 0)
+    assert LOWER == (1 << 33) - 1
+    key = np.array([7 << 33 | 12345, -(3 << 33)], dtype=np.int64)
+    h = windows.h(key, np.array([-1, 6], dtype=np.int64))
+    assert h.tolist() == [(7 << 33) + LOWER, -(3 << 33) + 6]
+    assert place_of(int(h[0])) == place_of(7 << 33), "all panes of a key lie in one place"
