@@ -104,6 +104,8 @@ def test_a_plan_says_what_a_start_would_do(
     shutil.rmtree(store)
     (does,) = [line for line in told() if line.startswith("A start would")]
     assert does.startswith("A start would restore the store from replicas, as of epoch 3. ")
+    url = f"file://{tmp_path}/replica"
+    assert f"- it would say: the store was restored from {url}, as of epoch 3" in told()
     engine = Pretend.start(tmp_path / "alone")
     engine.run(3)
     engine.close()

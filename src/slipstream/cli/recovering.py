@@ -226,8 +226,10 @@ def _print_plan(target: str, source: list[str], accept_loss: bool, as_json: bool
         for found in plan.judged:
             print(found)
         print(_in_words(plan.kind.value, plan.epoch, plan.again, plan.bytes))
-        for why in (*plan.why, *plan.lost):
-            print(f"- {why}")
+        for why in plan.why:
+            print(f"- it would say: {why}")
+        for lost in plan.lost:
+            print(f"- given up: {lost}")
         if plan.error is not None:
             print(plan.error)
         elif estimate.seconds is not None:
