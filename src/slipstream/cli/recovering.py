@@ -114,9 +114,10 @@ def drill(
         guess = "unknown" if seen.predicted_seconds is None else f"{seen.predicted_seconds:.1f} s"
         lost = "the store is lost" if seen.replicated else "the engine dies (there are no replicas)"
         source = seen.source if seen.replicated else f"a copy of {seen.source}"
-        again = wording.number(seen.epoch - seen.restored, "epoch")
+        lacking = seen.epoch - seen.restored
+        again = wording.number(lacking, "epoch") if lacking else "nothing"
         print(f"{seen.app}: rehearsed that {lost}: recovered from {source} as of epoch {seen.restored}")
-        print(f"{again} computed again, up to epoch {seen.epoch}")
+        print(f"{again} had to be computed again")
         print(
             f"took {seen.seconds:.1f} s ({seen.start_seconds:.1f} s until it could go on, Spark's start included, "
             f"{seen.catch_up_seconds:.1f} s to catch up); predicted: {guess}"
