@@ -24,7 +24,7 @@ from slipstream.durability.joining import Opener
 from slipstream.durability.recovery import Kind, Plan, decide, examine
 from slipstream.durability.replica import Replica
 from slipstream.durability.start import start
-from slipstream.durability.survey import log_numbers
+from slipstream.durability.survey import log_numbers, survey
 from slipstream.durability.suspects import write_suspects
 from slipstream.store import documents, layout
 from slipstream.store.catalog import owner_of
@@ -95,17 +95,17 @@ def _started(
         started = start(claim, app, durability, objects=opener, rebuild=views, lazily=False, deep=True)
         did += started.plan.why
         did += [f"{trace}/{name.filename} was dropped" for trace, name in started.plan.drop]
-        put_back = {each.where for each in before.findings}
         did += _claims_put_back(started.claim, started.identity.app)
-        if not views:
-            write_suspects(started.claim.owned, ())  # every byte was read
+        # Every byte was read. What is left damaged is read whole by the next start too.
+        write_suspects(started.claim.owned, survey(store, deep=True).damaged if views else ())
     except (CannotRecover, WouldLose) as error:
         return Repaired((), check_store(store.root), views, str(error))
     finally:
         claim.release()
     left = check_store(store.root)
-    put_back = {where for where in put_back if where.endswith(".json") or where == layout.LOCK}
-    did += [f"{where} was put back" for where in sorted(put_back - {each.where for each in left.findings})]
+    mended = {each.where for each in before.findings} - {each.where for each in left.findings}
+    put_back = sorted(where for where in mended if where.endswith(".json") or where == layout.LOCK)
+    did += [f"{where} was put back" for where in put_back]
     return Repaired(tuple(dict.fromkeys(did)), left, views, refused)
 
 
