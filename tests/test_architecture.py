@@ -92,6 +92,7 @@ REMOVERS = {
     "sources.files": "input that is safe, if the user says so",
     "sources.memory": "a folder of the source's own",
     "sources.stream": "a folder of the source's own",
+    "sources.table": "a folder of the source's own",
     "sources.taken": "a folder of the source's own",
     "cli.drill": "the copy of a store",
     "cli.heartbeat": "signs of life",

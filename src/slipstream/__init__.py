@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from slipstream.core.settings import Limits, Settings
     from slipstream.epoch import EpochReport, Summary
     from slipstream.observe import read_view
-    from slipstream.sources import files, memory, ranged, rate, stream
+    from slipstream.sources import files, memory, ranged, rate, stream, table
 
 __all__ = [
     "App",
@@ -33,6 +33,7 @@ __all__ = [
     "rate",
     "read_view",
     "stream",
+    "table",
 ]
 
 _HOMES = {
@@ -43,7 +44,7 @@ _HOMES = {
     "SlipstreamError": "slipstream.core.errors",
     "Summary": "slipstream.epoch",
     "read_view": "slipstream.observe",
-    **dict.fromkeys(("files", "memory", "ranged", "rate", "stream"), "slipstream.sources"),
+    **dict.fromkeys(("files", "memory", "ranged", "rate", "stream", "table"), "slipstream.sources"),
 }
 
 

@@ -132,8 +132,22 @@ def test_a_table_that_is_not_followed_is_refused(app: sl.App, tmp_path: Path) ->
 
 def test_a_file_that_sql_names_is_refused_as_a_table_is(app: sl.App, tmp_path: Path) -> None:
     app.spark.range(3).withColumnRenamed("id", "v").write.parquet(str(tmp_path / "a folder"))
-    with pytest.raises(CannotMaintain, match=r"it reads a table or file that Slipstream does not follow"):
+    with pytest.raises(
+        CannotMaintain, match=r"a folder of files that come with app.source\('t', sl.files\(...\)\)"
+    ):
         app.view("of_a_file", f"SELECT * FROM t JOIN parquet.`{tmp_path / 'a folder'}` f ON t.v = f.v")
+
+
+def test_a_table_that_sql_names_is_refused_with_how_to_declare_it(app: sl.App, tmp_path: Path) -> None:
+    app.spark.sql(f"CREATE DATABASE bank LOCATION '{tmp_path / 'bank'}'")
+    try:
+        app.spark.sql("CREATE TABLE bank.rates USING parquet AS SELECT 1L v")
+        with pytest.raises(
+            CannotMaintain, match=r"app.source\('rates', sl.table\('bank.rates'\)\), with refresh="
+        ):
+            app.view("of_a_table", "SELECT * FROM t JOIN bank.rates r ON t.v = r.v")
+    finally:
+        app.spark.sql("DROP DATABASE bank CASCADE")
 
 
 def test_a_name_that_is_no_word_is_unknown_like_any_other(spark: SparkSession, tmp_path: Path) -> None:

@@ -180,6 +180,7 @@ class App:
                 "let input arrive in a folder of its own",
             )
         self._names.take(name, "source")
+        source.asked_in(self.spark)
         try:
             if self._claim.held:
                 self._attach(name, source)

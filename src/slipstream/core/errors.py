@@ -19,6 +19,11 @@ def listed(names: Iterable[str]) -> str:
     return ", ".join(f"'{name}'" for name in sorted(names)) or "none"
 
 
+def _first_line(text: str) -> str:
+    """What somebody else says, in one line: the rest is for whoever reads the cause."""
+    return text.strip().partition("\n")[0].rstrip(";. ") + "."
+
+
 class SumOverflow(SlipstreamError):
     """A sum of whole numbers went out of a 64-bit integer's range, under ANSI mode."""
 
@@ -194,6 +199,36 @@ class InputLost(SlipstreamError):
 
     def __init__(self, source: str, what: str, remedy: str) -> None:
         super().__init__(f"Source '{source}': {what}. To do: {remedy}.")
+
+
+class TableUnreadable(SlipstreamError):
+    """A table that is a source cannot be read."""
+
+    def __init__(self, source: str, cause: str) -> None:
+        super().__init__(
+            f"Source '{source}': its table cannot be read: {_first_line(cause)} To do: see that the table is there, "
+            "and that Spark can read it, then run again."
+        )
+
+
+class TableChanged(SlipstreamError):
+    """A table that is a source has other columns than when it was declared."""
+
+    def __init__(self, source: str, what: str) -> None:
+        super().__init__(
+            f"Source '{source}': its table {what}. Nothing was taken of it. To do: bring the column back as it was, or "
+            "give sl.table a DataFrame with the columns that the views read."
+        )
+
+
+class TableMoved(UserWarning):
+    """A table that is read once is not what it was when it was read."""
+
+    def __init__(self, source: str) -> None:
+        super().__init__(
+            f"source '{source}': the files of its table are others than when it was read; views go on with what was "
+            "read then. To follow the table, declare it with sl.table(..., refresh='10 minutes')."
+        )
 
 
 class InputGone(SlipstreamError):

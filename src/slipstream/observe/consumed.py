@@ -1,6 +1,6 @@
 """How much of a source was consumed, told from the ranges that the lineage log recorded.
 
-A range is the source's own JSON, and the sources that come with Slipstream have four shapes of it. What
+A range is the source's own JSON, and the sources that come with Slipstream have five shapes of it. What
 can be added up is added up; of any other range only the last is shown, as it is. Ranges of long ago are in
 a summary that the source made of them (`Source.folded`), which has the same amounts. Nothing is looked up:
 the numbers are those of the log, not of the input as it is today.
@@ -56,6 +56,8 @@ def _added(ranges: Sequence[JSON]) -> Consumed:
         return Consumed(
             epochs, appends=sum(last - first + 1 for first, last in (r["appends"] for r in ranges))
         )
+    if all(_has(each, "read", "rows") for each in ranges):
+        return Consumed(epochs, rows=sum(each["rows"] for each in ranges))
     if all(_has(each, "start", "end", "from") for each in ranges):
         return Consumed(epochs, rows=sum(each["end"] - each["start"] for each in ranges))
     return Consumed(epochs, upto=_upto(ranges[-1]))

@@ -10,7 +10,10 @@ STATEFUL = {"Aggregate", "Join", "Window", *LIMITS}
 CONSTANTS = {"LocalRelation", "OneRowRelation", "Range"}
 """Relations that are part of the query."""
 
-PASSING = {"Filter", "Generate", "ArrowEvalPython", "BatchEvalPython", "CollectMetrics"}
+TABLE_FUNCTIONS = {"BatchEvalPythonUDTF", "ArrowEvalPythonUDTF"}
+"""Functions in Python that give several rows for one. Such a node says itself which attributes it passes on."""
+
+PASSING = {"Filter", "Generate", "ArrowEvalPython", "BatchEvalPython", "CollectMetrics"} | TABLE_FUNCTIONS
 """Nodes that are linear, and take their input's attributes by place."""
 
 IDENTITY = {

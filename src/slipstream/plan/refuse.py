@@ -13,7 +13,7 @@ from slipstream.core.columns import INSTEAD, field_twice, type_in
 from slipstream.core.errors import CannotMaintain
 from slipstream.plan.catalyst import Catalyst, Expr, Node
 from slipstream.plan.eventtime import follows
-from slipstream.plan.kinds import CONSTANTS, IDENTITY, LIMITS, PASSING
+from slipstream.plan.kinds import CONSTANTS, IDENTITY, LIMITS, PASSING, TABLE_FUNCTIONS
 from slipstream.plan.ordering import numbers_without_order
 from slipstream.plan.panes import some_windows
 from slipstream.plan.stretch import stretch
@@ -79,9 +79,9 @@ def check_deterministic(catalyst: Catalyst, view: str, analysed: Node) -> None:
             )
         for expression in some_windows(catalyst, node) or catalyst.expressions(node):
             for part in catalyst.subtree(expression):
-                _check_expression(catalyst, view, part)
                 if (subquery := catalyst.plan_in(part)) is not None:
                     check_deterministic(catalyst, view, subquery)
+                _check_expression(catalyst, view, part)
 
 
 def _check_expression(catalyst: Catalyst, view: str, part: Expr) -> None:
@@ -92,6 +92,13 @@ def _check_expression(catalyst: Catalyst, view: str, part: Expr) -> None:
             catalyst.sql(part),
             "it is a different value whenever it is asked, and would be frozen at the time the view was defined",
             "carry a timestamp in the input, or compare with the clock where the view is read (app.sql)",
+        )
+    if kind == "PythonUDTF" and not catalyst.udf_deterministic(part):
+        raise CannotMaintain(
+            view,
+            catalyst.printed(part),
+            "the table function is not declared deterministic, and what a row gave could not be taken away again",
+            "if its rows follow from its arguments alone, say so: udtf(...).asDeterministic()",
         )
     if kind in ("PythonUDF", "ScalaUDF") and not catalyst.udf_deterministic(part):
         raise CannotMaintain(
@@ -168,7 +175,7 @@ def refuse_node(catalyst: Catalyst, view: str, node: Node) -> CannotMaintain:
             view,
             catalyst.line(node),
             "it reads a table or file that Slipstream does not follow, so that later changes of it would be missed",
-            "declare it with app.source(...), or join it where the view is read: app.sql(...)",
+            f"{_as_a_source(catalyst.catalog_name(node))}, or join it where the view is read: app.sql(...)",
         )
     if kind == "LogicalRDD":
         return CannotMaintain(
@@ -182,6 +189,20 @@ def refuse_node(catalyst: Catalyst, view: str, node: Node) -> CannotMaintain:
         catalyst.line(node),
         f"no rule maintains {kind} by its changes",
         f"compute this part where the view is read (app.sql), or {_ANEW}",
+    )
+
+
+def _as_a_source(table: str | None) -> str:
+    """How to declare a table or files as a source."""
+    if table is None:
+        return (
+            "declare a folder of files that come with app.source('t', sl.files(...)), or what is there with "
+            "app.source('t', sl.table(DataFrame)), and read t in the query"
+        )
+    name = table.rpartition(".")[2]
+    return (
+        f"declare it with app.source('{name}', sl.table('{table}')), with refresh='10 minutes' if it changes, and read "
+        f"{name} in the query"
     )
 
 
@@ -232,6 +253,8 @@ def check_plan(catalyst: Catalyst, view: str, node: Node, inputs: Collection[int
         raise _unordered(view, "LIMIT")
     elif kind == "Aggregate":
         _check_aggregate(catalyst, view, node)
+    elif kind in TABLE_FUNCTIONS:
+        _check_table_function(catalyst, view, catalyst.table_function(node))
     elif kind == _DEDUPLICATES:
         if not follows(catalyst, node):
             raise CannotMaintain(
@@ -267,6 +290,22 @@ def _check_aggregate(catalyst: Catalyst, view: str, node: Node) -> None:
                 "a whole input is not given to an aggregate written in Python",
                 f"group by a key, use Spark's own aggregates, or {_ANEW}",
             )
+
+
+def _check_table_function(catalyst: Catalyst, view: str, function: Expr) -> None:
+    """Refuse a table function in Python that sees more than one row."""
+    if catalyst.takes_table(function):
+        why = "it is given a whole relation, not one row after another"
+    elif hasattr(catalyst.table_function_class(function), "terminate"):
+        why = "its terminate() gives rows that follow from all rows that it was called with"
+    else:
+        return
+    raise CannotMaintain(
+        view,
+        catalyst.printed(function),
+        why,
+        f"call a table function without terminate() for each row, FROM t, LATERAL f(t.x), or {_ANEW}",
+    )
 
 
 def _check_subqueries(catalyst: Catalyst, view: str, node: Node) -> None:

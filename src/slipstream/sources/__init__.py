@@ -7,6 +7,7 @@ from slipstream.sources.memory import memory
 from slipstream.sources.ranged import ranged
 from slipstream.sources.rate import rate
 from slipstream.sources.stream import stream
+from slipstream.sources.table import table
 
 __all__ = [
     "JSON",
@@ -20,4 +21,5 @@ __all__ = [
     "ranged",
     "rate",
     "stream",
+    "table",
 ]

@@ -251,6 +251,10 @@ class Source(ABC):
         """
         return None
 
+    def asked_in(self, session: SparkSession) -> None:
+        """Hear in which session the program has declared the source, before anything else. Most have no use for it."""
+        return
+
     def stand_by(self, name: str, spark: SparkSession, folder: Path) -> bool:
         """Take the place in an app that another process runs, as far as that writes nothing; `attach` follows once
         the other is gone. Returns whether frames can be made already.

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -128,6 +129,19 @@ class ArrowFrames:
         # Said here and not left to settings: the stream has 32-bit offsets, and instants in UTC.
         frame = self._converters.toDataFrame(batches, self._types, session, "UTC", False, False)
         return DataFrame(frame, self._spark)
+
+
+def refreshed(frame: DataFrame) -> DataFrame:
+    """A frame that is run anew, over the files that there are now."""
+    frame._jdf.queryExecution().analyzed().refresh()
+    return frame.select("*")
+
+
+def files_of(frame: DataFrame) -> list[str]:
+    """The files of this machine that a frame reads; none if it reads any that is not."""
+    files = frame.inputFiles()
+    local = [unquote(urlsplit(file).path) for file in files if urlsplit(file).scheme == "file"]
+    return local if len(local) == len(files) else []
 
 
 def write_arrow_stream(table: pa.Table, path: Path) -> None:

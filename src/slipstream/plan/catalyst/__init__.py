@@ -8,11 +8,11 @@ Each module has one class, which adds its methods to those of the one before: `j
 `parsing`, `expressions`, `plans`, `running`. `Catalyst` is all of them.
 """
 
+from slipstream.core.types import kept_schema, kept_type
 from slipstream.plan.catalyst.describe import Describer
 from slipstream.plan.catalyst.handles import Expr, ExprList, Node, Type
 from slipstream.plan.catalyst.reading import SESSION, WATERMARK, WATERMARK_DELAY
 from slipstream.plan.catalyst.running import Running
-from slipstream.plan.catalyst.types import kept_schema, kept_type
 
 
 class Catalyst(Running):

@@ -80,6 +80,14 @@ class Plans(Expressions):
         output = self._sequence([*self.output(node), *carried])
         return Node(self._plans.Expand(self._sequence(rows), output, child.java)), carried
 
+    def table_function_over(self, node: Node, extra: Sequence[Expr], child: Node) -> Node:
+        """A table function in Python that passes extra attributes on."""
+        given = self._sequence([*self.items(node.java.requiredChildOutput()), *extra])
+        parts = [node.java.udtf(), given, node.java.resultAttrs(), child.java]
+        return Node(
+            node.java.copy(*parts, *([node.java.evalType()] if node.kind.startswith("Arrow") else []))
+        )
+
     def fewer_projections(self, expand: Node, rows: Sequence[int]) -> Node:
         """An Expand with only some of its projections."""
         kept = self._sequence([expand.java.projections().apply(i) for i in rows])

@@ -12,13 +12,17 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import DataType, StructType, _parse_datatype_json_string
 
 from slipstream.core.errors import BadDuration
+from slipstream.core.types import kept_type
 from slipstream.plan.catalyst.handles import Expr, Node, Type
 from slipstream.plan.catalyst.jvm import InJvm
-from slipstream.plan.catalyst.types import kept_type
+from slipstream.plan.functions import load
 
 Tree = TypeVar("Tree", Node, Expr)
 
-_PLANS_IN_EXPRESSIONS = {"ScalarSubquery", "Exists", "ListQuery", "LateralSubquery"}
+_PLANS_IN_EXPRESSIONS = {
+    *("ScalarSubquery", "Exists", "ListQuery", "LateralSubquery"),
+    "FunctionTableSubqueryArgumentExpression",
+}
 WATERMARK_DELAY = "spark.watermarkDelayMs"  # in an attribute's metadata: Spark's own mark of an event time
 WATERMARK = "slipstream.watermark"  # beside it: the watermark's name
 SESSION = "spark.sessionWindow"  # in an attribute's metadata, from analysis on
@@ -166,6 +170,14 @@ class Reading(InJvm):
         """Spark's canonical form of a plan, in which neither names nor expression ids count."""
         return Node(plan.java.canonicalized())
 
+    def catalog_name(self, node: Node) -> str | None:
+        """The name of a table of Spark's catalog, if a leaf reads one."""
+        if node.kind not in ("LogicalRelation", "HiveTableRelation"):
+            return None
+        found = node.java.catalogTable() if node.kind == "LogicalRelation" else None
+        table = node.java.tableMeta() if found is None else self._option(found)
+        return None if table is None else ".".join(self.items(table.identifier().nameParts())[-2:])
+
     def line(self, node: Node) -> str:
         """One node on one line, without expression ids."""
         return _without_frames(re.sub(r"#\d+L?", "", node.java.simpleString(60)))
@@ -289,6 +301,21 @@ class Reading(InJvm):
         variables = function.broadcastVars()
         found = (variables.get(i) for i in range(variables.size()))
         return bytes(command), {each.id(): each.value().path() for each in found}
+
+    # Table functions in Python
+
+    def table_function(self, node: Node) -> Expr:
+        """The function of a node that evaluates one."""
+        return Expr(node.java.udtf())
+
+    def takes_table(self, function: Expr) -> bool:
+        """Whether a whole relation is an argument, and not only values of one row."""
+        given = self._option(function.java.tableArguments())
+        return given is not None and any(self.items(given))
+
+    def table_function_class(self, function: Expr) -> Any:
+        """The class that does it."""
+        return load(*self.python_command(function.java.func()))
 
     # Aggregate expressions
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from slipstream.plan.kinds import TABLE_FUNCTIONS
 from slipstream.plan.lower.builder import Delta
 from slipstream.plan.lower.lowering import Lowering
 from slipstream.plan.nodes import Expand, Passing, Project, Union
@@ -23,6 +24,8 @@ def passing(low: Lowering, op: Passing) -> Delta:
     child = low.delta(op.input)
     own = low.catalyst.output(low.catalyst.children(op.plan)[0])
     ordered = low.catalyst.project([*own, *child.extras()], child.plan)
+    if low.catalyst.kind(op.plan) in TABLE_FUNCTIONS:
+        return replace(child, plan=low.catalyst.table_function_over(op.plan, child.extras(), ordered))
     return replace(child, plan=low.catalyst.with_children(op.plan, [ordered]))
 
 

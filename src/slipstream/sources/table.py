@@ -1,0 +1,403 @@
+"""A table, or any other batch query of Spark's: read once, or again and again.
+
+What is read is written into the store, so that a range always gives the same rows, whatever has become of the table
+since. A *read* is numbered. The first gives all rows; each later one is compared with what the table held before, and
+gives the difference, duplicates counted: rows with a diff. A read without a difference is none.
+
+A range is `{"read": NUMBER, "at": TIME, "rows": ROWS, "parts": [...], "contents": [...]}`. Its *parts* are files of
+rows with a diff each; those of `contents` add up to all that the table held after it. So the last range is all that the
+next read needs. Parts that say little are joined before the next read (`joined_from`), as layers are merged: a row is
+written anew a logarithmic number of times. No part is ever removed, as a view that is added later needs all of them.
+
+A part is an Arrow IPC stream, flushed, named `READ-ROWS-DIGEST.arrow`: one that rotted is never taken for what was
+read. A process may end between a read and its epoch. Then no range names the read; at the next start its parts are
+removed, and the table is read anew.
+
+Rows are compared exactly: 0.0 is not -0.0, and strings that a collation holds for equal differ. The table is read in
+the session of the program, with its settings and its current database, and in the thread that runs epochs: they wait
+for it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import uuid
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import xxhash
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import (
+    ArrayType,
+    DataType,
+    DoubleType,
+    FloatType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+)
+
+from slipstream.core.clock import Clock, SystemClock
+from slipstream.core.columns import DIFF
+from slipstream.core.durations import seconds
+from slipstream.core.errors import (
+    BadSourceOption,
+    InputLost,
+    SourceNotAttached,
+    TableChanged,
+    TableMoved,
+    TableUnreadable,
+)
+from slipstream.core.permissions import make_empty, make_folders
+from slipstream.core.types import kept_type
+from slipstream.sources.base import JSON, Changes, Cut, Source, last_range, quoted, summed, type_name
+from slipstream.sources.leaf import files_of, refreshed
+from slipstream.sources.rows import arrow_schema
+from slipstream.spark.jvm import text_of
+
+FEW = 8
+"""So many parts are never joined."""
+
+_NAME = re.compile(r"(\d{9,})-(\d+)-([0-9a-f]{16})\.arrow")
+
+
+class Table(Source):
+    """See the module's docstring; made by `table`."""
+
+    keeps_rows = True
+
+    def __init__(self, table: str | DataFrame, refresh: float | None, clock: Clock) -> None:
+        self._table, self._every, self._clock = table, refresh, clock
+        self._session: SparkSession | None = None
+        self._folder: Path | None = None
+        self._last: JSON = None
+        self._looked = 0.0
+        super().__init__(None if isinstance(table, str) else _plain(table.schema), None, None, None)
+
+    @property
+    def changes(self) -> Changes:
+        return Changes("diff" if self._every is not None else super().changes.mode)
+
+    @property
+    def exhausted(self) -> bool:
+        return self._every is None and self._last is not None
+
+    def asked_in(self, session: SparkSession) -> None:
+        self._session = session
+
+    def stand_by(self, name: str, spark: SparkSession, folder: Path) -> bool:
+        self._find(name, spark)
+        return super().stand_by(name, spark, folder)
+
+    def attach(
+        self, name: str, spark: SparkSession, folder: Path, consumed: Sequence[JSON], base: JSON = None
+    ) -> None:
+        if self._folder not in (None, folder):
+            raise BadSourceOption(
+                f"'{name}' is a table source that is '{self._name}' already, with its reads in {self._folder}",
+                "give each source of each app a table of its own: sl.table(...)",
+            )
+        self._find(name, spark)
+        super().attach(name, spark, folder, consumed, base)
+        make_folders(folder, folder.parents[1])
+        self._folder = folder
+        self._last = last_range(consumed, base)
+        if self._last is not None:
+            self._looked = self._last["at"]
+            self._tell_if_moved()
+        self._remove_unrecorded()
+
+    def folded(self, before: JSON, ranges: Sequence[JSON]) -> JSON:
+        return {"last": ranges[-1], **summed(before, ranges, rows=sum(each["rows"] for each in ranges))}
+
+    def cut(self, budget: int | None) -> Cut | None:
+        if not self._is_due():
+            return None
+        now = self._clock.now()
+        number = 0 if self._last is None else self._last["read"] + 1
+        session = self._in_session()
+        try:
+            table = self._now()
+            before: list[str] = []
+            if self._last is None:
+                parts = self._written(table.withColumn(DIFF, F.lit(1).cast("long")), number)
+            else:
+                before = self._last["contents"]
+                parts = self._written(difference(self._rows_of(session, before), table), number)
+                before = self._joined(before, number) if parts else before
+        except Exception as cause:
+            if isinstance(cause, InputLost | TableChanged):
+                raise
+            raise TableUnreadable(self.name, text_of(cause)) from cause
+        self._looked = now
+        if self._last is not None and not parts:
+            return None
+        rows = sum(map(_rows_in, parts))
+        self._last = {"read": number, "at": now, "rows": rows, "parts": parts, "contents": before + parts}
+        if self._every is None:
+            self._last["files"] = self._files()
+        return Cut(self._last, rows, rows)
+
+    def backlog(self) -> int:
+        """1 when the table is due to be read: what is new in it is not known without reading it."""
+        return 1 if self._is_due() else 0
+
+    def left(self, range: JSON) -> tuple[JSON | None, tuple[str, ...]]:  # noqa: A002
+        gone = [name for name in range["parts"] if self._problem(name) is not None]
+        if not gone:
+            return range, ()
+        kept = {
+            key: [name for name in range[key] if name not in gone] if key in ("parts", "contents") else value
+            for key, value in range.items()
+        }
+        return kept, tuple(f"{name} of the table" for name in gone)
+
+    def frame(self, range: JSON) -> DataFrame:  # noqa: A002
+        rows = self._rows_of(self.spark, range["parts"])
+        return rows if self.changes.mode == "diff" else rows.drop(DIFF)
+
+    def _is_due(self) -> bool:
+        if self._last is None:
+            return True
+        return self._every is not None and not 0 <= self._clock.now() - self._looked < self._every
+
+    def _find(self, name: str, spark: SparkSession) -> None:
+        """See what columns the table has."""
+        self._session = self._session or spark
+        self._name = name
+        if self._declared is None:
+            try:
+                self._declared = _plain(self._session.table(str(self._table)).schema)
+            except Exception as cause:
+                raise TableUnreadable(name, text_of(cause)) from cause
+
+    def _in_session(self) -> SparkSession:
+        """The session that the table is read in."""
+        if not isinstance(self._table, str):
+            return self._table.sparkSession
+        if self._session is None:
+            raise SourceNotAttached(type(self).__name__)
+        return self._session
+
+    def _now(self) -> DataFrame:
+        """The table as it is now, with the columns that it was declared with."""
+        table = self._table
+        if isinstance(table, str):
+            session = self._in_session()
+            if session.catalog.tableExists(table):
+                session.catalog.refreshTable(table)
+            table = session.table(table)
+        table = refreshed(table)
+        is_now = {field.name: kept_type(field.dataType) for field in table.schema}
+        for field in self.schema:
+            if field.name not in is_now:
+                raise TableChanged(self.name, f"has no column '{field.name}' any more")
+            if is_now[field.name] != field.dataType:
+                was, now = type_name(field.dataType), type_name(is_now[field.name])
+                raise TableChanged(self.name, f"has a column '{field.name}' of type {now}, which was {was}")
+        return table.select(*[F.col(quoted(name)) for name in self.schema.fieldNames()])
+
+    def _files(self) -> str | None:
+        """A digest of the names, sizes and times of the table's files; None if it is not known to have any."""
+        paths = files_of(self._now())
+        try:
+            told = [(path, os.stat(path).st_size, os.stat(path).st_mtime_ns) for path in paths]  # noqa: PTH116
+        except OSError:
+            return None
+        return xxhash.xxh3_64_hexdigest(repr(sorted(told)).encode()) if told else None
+
+    def _tell_if_moved(self) -> None:
+        """Say so if the files of a table that is read once are others than when it was read."""
+        was = self._last.get("files")
+        if self._every is None and was is not None and self._files() != was:
+            warnings.warn(str(TableMoved(self.name)), TableMoved, stacklevel=4)
+
+    # Parts
+
+    def _written(self, rows: DataFrame, number: int) -> list[str]:
+        """Write rows with a diff into parts, flushed; the names of those that are not empty."""
+        home, context = self._home(), rows.sparkSession.sparkContext
+        writing = Writing(str(home), number, arrow_schema(self._stored()))
+        parts = rows.coalesce(context.defaultParallelism).mapInArrow(writing, "name string")
+        names = sorted(row.name for row in parts.collect())
+        handle = os.open(home, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+        return names
+
+    def _joined(self, names: list[str], number: int) -> list[str]:
+        """Parts that add up to the same, fewer of them if they are many."""
+        at = joined_from([_rows_in(name) for name in names])
+        if at == len(names):
+            return names
+        rows = self._rows_of(self._in_session(), names[at:])
+        return names[:at] + self._written(netted(rows), number)
+
+    def _rows_of(self, session: SparkSession, names: Sequence[str]) -> DataFrame:
+        """The rows of parts, with their diffs. Each part proves itself first."""
+        for name in names:
+            if (problem := self._problem(name)) is not None:
+                raise InputLost(
+                    self.name,
+                    f"'{name}' was read of the table, but this file in {self._home()} {problem}",
+                    "put the file back from a copy of the store, or declare the table under another name, so that the "
+                    "views that read it are computed anew",
+                )
+        paths = tuple(str(self._home() / name) for name in names)
+        numbers = session.range(0, len(paths), 1, max(1, len(paths)))
+        return numbers.mapInArrow(Parts(paths), self._stored())
+
+    def _problem(self, name: str) -> str | None:
+        found = _NAME.fullmatch(name)
+        try:
+            return None if found is not None and _digest(self._home() / name) == found[3] else "is damaged"
+        except FileNotFoundError:
+            return "is gone"
+
+    def _remove_unrecorded(self) -> None:
+        """Remove what was read and is part of no epoch, and what was half written."""
+        last = -1 if self._last is None else self._last["read"]
+        for path in self._home().iterdir():
+            found = _NAME.fullmatch(path.name)
+            if path.name.endswith(".tmp") or (found is not None and int(found[1]) > last):
+                path.unlink(missing_ok=True)
+
+    def _stored(self) -> StructType:
+        return StructType([*self.row_schema.fields, StructField(DIFF, LongType(), False)])
+
+    def _home(self) -> Path:
+        assert self._folder is not None, "a table is read only after attach"
+        return self._folder
+
+
+def table(table: str | DataFrame, *, refresh: str | float | None = None, clock: Clock | None = None) -> Table:
+    """A source over a table of Spark's catalog, by name, or over a DataFrame of the program's own session.
+
+    Without `refresh` it is read once. With it ("10 minutes") it is read again so often, and what is new or gone in it
+    is the change of one epoch.
+    """
+    if not isinstance(table, str | DataFrame):
+        raise BadSourceOption(
+            f"sl.table was given a {type(table).__name__}", "give the name of a table, or a DataFrame"
+        )
+    if isinstance(table, DataFrame) and table.isStreaming:
+        raise BadSourceOption("the DataFrame is a stream", "use sl.stream(...), or read it with spark.read")
+    every = None if refresh is None else seconds(refresh)
+    return Table(table, every, clock or SystemClock())
+
+
+def joined_from(rows: Sequence[int]) -> int:
+    """From which part on parts with so many rows are to be joined into one; the number of parts if they are not."""
+    if len(rows) <= FEW:
+        return len(rows)
+    at = len(rows) - 1
+    after = rows[at]
+    while at and rows[at - 1] <= 2 * after:
+        at -= 1
+        after += rows[at]
+    return at if at < len(rows) - 1 else len(rows)
+
+
+def difference(before: DataFrame, now: DataFrame) -> DataFrame:
+    """The rows of a table with a diff each: what takes one with diffs to one without."""
+    return netted(now.withColumn(DIFF, F.lit(1).cast("long")).unionAll(before.withColumn(DIFF, -F.col(DIFF))))
+
+
+def netted(rows: DataFrame) -> DataFrame:
+    """Rows with a diff, each row once, and none that is there no times."""
+    columns = [field for field in rows.schema if field.name != DIFF]
+    names = [F.col(quoted(field.name)) for field in columns]
+    key = F.struct(
+        *[exact(F.col(quoted(field.name)), field.dataType).alias(f"c{i}") for i, field in enumerate(columns)]
+    )
+    summed_up = (
+        rows.select(key.alias("key"), F.struct(*names).alias("row"), F.col(DIFF))
+        .groupBy("key")
+        .agg(F.first("row").alias("row"), F.sum(DIFF).alias(DIFF))
+        .where(F.col(DIFF) != 0)
+    )
+    return summed_up.select(*[F.col(f"row.{quoted(field.name)}") for field in columns], F.col(DIFF))
+
+
+def exact(column: Column, kind: DataType) -> Column:
+    """A value by which Spark groups rows only if they are the same, bit for bit but for NaN."""
+    if isinstance(kind, FloatType | DoubleType):
+        return column.cast("string")
+    if isinstance(kind, StringType):
+        return column.cast("binary")
+    if isinstance(kind, ArrayType):
+        element = kind.elementType
+        return F.transform(column, lambda each: exact(each, element))
+    if isinstance(kind, MapType):
+        entries = StructType([StructField("key", kind.keyType), StructField("value", kind.valueType)])
+        return F.transform(F.map_entries(column), lambda each: exact(each, entries))
+    if isinstance(kind, StructType):
+        fields = [
+            exact(column.getField(field.name), field.dataType).alias(f"f{i}") for i, field in enumerate(kind)
+        ]
+        return F.when(column.isNotNull(), F.struct(*fields)) if fields else column
+    return column
+
+
+@dataclass(frozen=True)
+class Writing:
+    """Writes the rows that a task is given into one part, and gives its name."""
+
+    folder: str
+    read: int
+    schema: pa.Schema
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        temporary, rows = Path(self.folder) / f".{uuid.uuid4().hex}.tmp", 0
+        make_empty(temporary)
+        try:
+            with temporary.open("r+b") as file:
+                with pa.ipc.new_stream(file, self.schema) as writer:
+                    for batch in batches:
+                        rows += len(batch)
+                        writer.write_table(pa.Table.from_batches([batch]).cast(self.schema))
+                file.flush()
+                os.fsync(file.fileno())
+            if rows:
+                name = f"{self.read:09d}-{rows}-{_digest(temporary)}.arrow"
+                temporary.rename(Path(self.folder) / name)
+                yield pa.RecordBatch.from_pydict({"name": [name]})
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Reads the parts that a task is given the numbers of."""
+
+    paths: tuple[str, ...]
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for number in (number for batch in batches for number in batch.column(0).to_pylist()):
+            with pa.memory_map(self.paths[number]) as file:
+                yield from pa.ipc.open_stream(file)
+
+
+def _plain(schema: StructType) -> StructType:
+    """The columns of a table as a source's: anything may be NULL, and no marks."""
+    return StructType([StructField(field.name, kept_type(field.dataType)) for field in schema])
+
+
+def _rows_in(name: str) -> int:
+    return int(name.split("-")[1])
+
+
+def _digest(path: Path) -> str:
+    if path.stat().st_size == 0:
+        return xxhash.xxh3_64_hexdigest(b"")
+    with pa.memory_map(str(path)) as file:
+        return xxhash.xxh3_64_hexdigest(file.read_buffer())
