@@ -60,3 +60,7 @@ def test_the_picture_before_the_first_epoch_and_after() -> None:
         "12 3,000 0 250 ms 250 ms 2",
         "left: orders 2.5 MB",
     ]
+    half = after_one_epoch().waiting({"orders": Backlog(1_250_000, "bytes")})
+    with console.capture() as capture:
+        console.print(picture("shop", half, 131.0))
+    assert " ".join(capture.get().split()).endswith(f"left: orders 1.2 MB {'━' * 15}")

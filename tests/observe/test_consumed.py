@@ -22,6 +22,13 @@ from slipstream.observe.consumed import Consumed, consumed
             [{"start": 0, "end": 100, "from": 1.5}, {"start": 100, "end": 250, "from": 1.5}],
             Consumed(2, rows=250),
         ),
+        (
+            [
+                {"read": 0, "at": 1.0, "rows": 4, "parts": ["p"]},
+                {"read": 1, "at": 2.0, "rows": 2, "parts": []},
+            ],
+            Consumed(2, rows=6),
+        ),
         ([{"start": {"p": 1}, "end": {"p": 7}}], Consumed(1, upto='{"p": 7}')),
         (["whatever a source records"], Consumed(1, upto='"whatever a source records"')),
     ],

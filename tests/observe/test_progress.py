@@ -37,3 +37,17 @@ def test_the_last_backlog_known_stands_until_there_is_a_new_one() -> None:
     progress = Progress(started=0.0).after(report(1, 1, 1.0), waiting).after(report(2, 1, 2.0))
     assert progress.behind == {"orders": Backlog(10, "bytes")}
     assert progress.after(report(3, 1, 3.0), {}).behind == {}
+
+
+def test_how_much_of_what_waited_is_taken() -> None:
+    progress = Progress(started=0.0)
+    assert progress.fraction is None
+    progress = progress.waiting(
+        {"a": Backlog(100, "rows"), "b": Backlog(8, "bytes"), "c": Backlog(0, "rows")}
+    )
+    assert progress.fraction == 0.0
+    progress = progress.after(report(1, 1, 1.0), {"a": Backlog(50, "rows"), "b": Backlog(0, "bytes")})
+    assert progress.fraction == 0.75
+    assert progress.waiting({"a": Backlog(200, "rows"), "b": Backlog(0, "bytes")}).fraction == 0.5, (
+        "more has come"
+    )

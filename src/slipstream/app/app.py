@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import get_args, overload
@@ -22,11 +23,17 @@ from typing import get_args, overload
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StructField, StructType
+from rich.console import Console
 
 from slipstream.app.assembly import Assembly, assemble
+from slipstream.app.catching import CatchingUp
+from slipstream.app.declared import Declared
 from slipstream.app.definitions import Maintain, Names, Query, ViewDefinition, check_complete, inputs_of
+from slipstream.app.screens import can_animate, screen
+from slipstream.app.showing import Told, app_picture, declared_picture, view_picture
+from slipstream.app.watching import watch
 from slipstream.core.clock import Clock, SystemClock
-from slipstream.core.durations import seconds
+from slipstream.core.durations import seconds as parsed
 from slipstream.core.errors import (
     BadSourceOption,
     BadViewOption,
@@ -47,8 +54,9 @@ from slipstream.durability.start import Started, start
 from slipstream.durability.timetravel import check_there, resolve_epoch
 from slipstream.epoch import EpochReport, Loop, Summary
 from slipstream.epoch.gone import shortened
-from slipstream.observe import Backlog, Frontiers, notes, read_frontiers
+from slipstream.observe import Backlog, Frontiers, notes, read_frontiers, read_status
 from slipstream.observe.datasource import SlipstreamSource
+from slipstream.observe.pictures import Sample, ViewPicture, app_html, view_html
 from slipstream.plan import (
     Catalyst,
     check_deterministic,
@@ -74,6 +82,9 @@ from slipstream.store.lineage import read_lineage, read_whole
 from slipstream.store.store import Store, await_claim, claim_store, watch_store
 
 SPARK_STARTED = "Spark is started"
+ROWS = 20
+"""Rows of a view that a picture shows."""
+
 _LOG = logging.getLogger("slipstream.engine")
 
 _standing_by: ContextVar[bool] = ContextVar("standing_by", default=False)
@@ -111,7 +122,7 @@ class App:
     ) -> None:
         self.name = name
         self._settings = settings or Settings()
-        self._target = seconds(target_latency)
+        self._target = parsed(target_latency)
         self._history = History.parse(history)
         self._clock = clock or SystemClock()
         durability = Durability(tuple(replicas), safe_on, Exposure.parse(max_unsafe))
@@ -160,6 +171,8 @@ class App:
         self._thread: threading.Thread | None = None
         self._failure: BaseException | None = None
         self._summary: Summary | None = None
+        self._error: BaseException | None = None
+        self._running = self._closed = False
 
     # Declaring
 
@@ -195,7 +208,8 @@ class App:
         if source.can_reject:
             self._names.take(f"{name}_rejected", "view of rejected rows")
         self._sources[name] = source
-        return self._define(name, schema)
+        self._define(name, schema)
+        return self._stands_for(name, "source")
 
     @overload
     def view(self, name: Query, /, *, maintain: Maintain = ...) -> DataFrame: ...
@@ -239,7 +253,18 @@ class App:
             if definition not in self._waiting and definition.name not in self._placeholders:
                 self._names.free(definition.name)
             raise
-        return self._placeholders.get(definition.name)
+        known = definition.name in self._placeholders
+        return self._stands_for(definition.name, "view") if known else None
+
+    def _stands_for(self, name: str, kind: str) -> DataFrame:
+        """What stands for a source or view in queries, and shows it in a notebook."""
+        frame = self._placeholders[name]
+
+        def picture() -> str:
+            read, plan = partial(self._now, name), partial(self.explain, name)
+            return view_html(declared_picture(self._told(), name, kind, frame, read, plan, ROWS))
+
+        return Declared(name, kind, frame, picture)
 
     def _from_sql(self, name: str, text: str) -> ViewDefinition:
         check_sql(self._catalyst, name, text)
@@ -335,14 +360,45 @@ class App:
         self._ready()
         return True
 
-    def run(self, until: str | int | None = None) -> Summary:
-        """Run epochs in this thread: until "caught_up", up to an epoch, or until stopped."""
+    def run(self, until: str | int | None = None, *, progress: bool | None = None) -> Summary:
+        """Run epochs in this thread: until "caught_up", up to an epoch, or until stopped.
+
+        progress: whether to draw a bar while it catches up; by default in a terminal and in a notebook.
+        """
         if until not in (None, "caught_up") and not isinstance(until, int):
             raise ValueError(f"until={until!r}: give 'caught_up', the number of an epoch, or None")
         self._reraise()
         loop = self._ready()
-        with active_session_kept(self._jvm):
+        with active_session_kept(self._jvm), self._noting_errors(), self._bar(until, progress):
             return loop.run(until)
+
+    @contextmanager
+    def _noting_errors(self) -> Iterator[None]:
+        """While epochs run here; what ended it is remembered, to be shown."""
+        self._running, self._error = True, None
+        try:
+            yield
+        except Exception as error:
+            self._error = error
+            raise
+        finally:
+            self._running = False
+
+    @contextmanager
+    def _bar(self, until: str | int | None, asked: bool | None) -> Iterator[None]:
+        """A bar, drawn while a run catches up."""
+        console = Console(stderr=True, highlight=False)
+        if asked is False or until != "caught_up" or not can_animate(console):
+            yield
+            return
+        with screen(console, kept=False) as shown:
+            bar = CatchingUp(self.name, shown, self._clock, self.backlog)
+            self._listeners.append(bar.epoch)
+            try:
+                yield
+            finally:
+                self._listeners.remove(bar.epoch)
+            bar.end()
 
     def start(self) -> App:
         """Run epochs in the background."""
@@ -352,7 +408,8 @@ class App:
 
         def work() -> None:
             try:
-                self._summary = loop.run(None)
+                with self._noting_errors():
+                    self._summary = loop.run(None)
             except BaseException as error:  # handed to whoever calls next
                 self._failure = error
             finally:
@@ -381,6 +438,7 @@ class App:
 
     def close(self) -> None:
         """Stop, and close what the app opened."""
+        self._closed = True
         try:
             if getattr(self, "_loop", None) is not None:
                 self.stop()
@@ -454,6 +512,60 @@ class App:
         mentioned = [name for name in self._catalyst.relations(text) if name.lower() in views]
         frames = {name: self._load(views[name.lower()], epoch) for name in mentioned}
         return self._with_names(frames, text)
+
+    def watch(
+        self,
+        view: str,
+        every: str | float = "1s",
+        rows: int = ROWS,
+        *,
+        seconds: float | None = None,
+        until: int | None = None,
+    ) -> None:
+        """Show a view as it changes: in a notebook or a terminal in one place, elsewhere one picture after another.
+
+        It ends by Ctrl-C (in a notebook, by interrupting the cell), after so many `seconds`, or when the epoch `until`
+        is shown. An app that does not run in the background is run meanwhile.
+        """
+        interval = parsed(every)
+        self._entry(view)
+
+        def epoch() -> int:
+            self._reraise()
+            return self.epoch
+
+        def picture(before: Sample | None) -> ViewPicture:
+            return view_picture(self._told(), view, partial(self._now, view), rows, before)
+
+        ours = self._thread is None
+        self.start()
+        try:
+            with screen() as shown:
+                watch(shown, self._clock, epoch, picture, every=interval, seconds=seconds, until=until)
+        finally:
+            if ours:
+                self.stop()
+
+    def _repr_html_(self) -> str:
+        return app_html(app_picture(self._told(), self._clock))
+
+    def _told(self) -> Told:
+        """What the app's pictures are made of."""
+        in_background = self._thread is not None and self._thread.is_alive()
+        state = "running" if self._running or in_background else "not running"
+        if self._closed:
+            state = "closed"
+        elif self._loop is None:
+            state = "not run yet"
+        kinds = {**dict.fromkeys(self._sources, "source"), **dict.fromkeys(self.definitions, "view")}
+        kinds |= {view.name: "view" for view in self._waiting}
+        status = partial(read_status, self._claim.store.root)
+        return Told(self.name, state, kinds, self._error, status, self.backlog)
+
+    def _now(self, view: str) -> tuple[int, DataFrame]:
+        """A view as it is now, and as of which epoch that is."""
+        epoch = self.epoch
+        return epoch, self._load(view, epoch, in_order=True)
 
     def explain(self, view: str | None = None, stats: bool = False) -> str:
         """How views are maintained: their operators, what each costs, what each keeps.

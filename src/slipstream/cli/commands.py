@@ -200,10 +200,10 @@ def query(
 
     Example: [bold]slipstream query ./shop "SELECT * FROM revenue ORDER BY revenue DESC" --as-of 12[/]
     """
-    from slipstream.cli import wording
     from slipstream.cli.query import ask
     from slipstream.cli.running import Signals, aside
     from slipstream.cli.tables import print_answer
+    from slipstream.observe import wording
 
     console = Console(highlight=False)
     Signals(borne=1)

@@ -12,11 +12,11 @@ from dataclasses import asdict
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.markup import escape
+from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from slipstream.cli import wording
-from slipstream.observe import EpochReport, Progress
+from slipstream.observe import EpochReport, Progress, wording
 
 LINE_EVERY = 1.0
 REFRESH_EVERY = 0.25
@@ -141,10 +141,18 @@ def picture(name: str, progress: Progress, now: float) -> RenderableType:
     for column in shown:
         table.add_column(column, justify="right", style="red" if column == "rejected" else "")
     table.add_row(*shown.values())
+    return Group(heading, table, left(progress))
+
+
+def left(progress: Progress) -> RenderableType:
+    """How much input is left, and how much of what waited is taken."""
     waiting = wording.backlog(progress.behind)
-    return Group(
-        heading, table, Text(f"left: {waiting}", "yellow") if waiting else Text("caught up", "green")
-    )
+    if not waiting:
+        return Text("caught up", "green")
+    grid = Table.grid(padding=(0, 2))
+    bar = ProgressBar(total=1.0, completed=progress.fraction or 0.0, width=30)
+    grid.add_row(Text(f"left: {waiting}", "yellow"), bar)
+    return grid
 
 
 def state(progress: Progress, now: float) -> str:

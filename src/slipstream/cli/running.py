@@ -90,7 +90,7 @@ def run_app(app: App, until: str | int | None, display: Display, signals: Signal
     app.on_epoch(_reporter(app, events.put))
     app.on_notice(notices.put)
     signals.watched = True
-    engine = _Worker(lambda: app.run(until))
+    engine = _Worker(lambda: app.run(until, progress=False))
     engine.start()
     progress = Progress(started=time.time())
     stopping = False

@@ -11,8 +11,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from slipstream.cli import wording
-from slipstream.observe import Status
+from slipstream.observe import Status, wording
 
 NO_EPOCH = "nothing computed yet"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,10 @@ class Summary:
     @property
     def p99(self) -> float:
         return percentile(self.latencies, 99)
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """In a notebook a summary is its text."""
+        printer.text(str(self))
 
     def __str__(self) -> str:
         pace = self.rows / self.seconds if self.seconds else 0.0

@@ -27,7 +27,9 @@ class Backlog:
 
 @dataclass(frozen=True)
 class Progress:
-    """What is known after some epochs. recent: (ended, rows) of the last seconds."""
+    """What is known after some epochs. recent: (ended, rows) of the last seconds. most: the largest backlog that each
+    source was seen to have.
+    """
 
     started: float
     epoch: int = 0
@@ -39,12 +41,19 @@ class Progress:
     recent: tuple[tuple[float, int], ...] = ()
     latencies: tuple[float, ...] = ()
     backlog: Mapping[str, Backlog] = field(default_factory=dict)
+    most: Mapping[str, int] = field(default_factory=dict)
+
+    def waiting(self, backlog: Mapping[str, Backlog]) -> Progress:
+        """The progress with a backlog that was just looked at."""
+        most = {name: max(each.amount, self.most.get(name, 0)) for name, each in backlog.items()}
+        return replace(self, backlog=backlog, most={**self.most, **most})
 
     def after(self, report: EpochReport, backlog: Mapping[str, Backlog] | None = None) -> Progress:
         """The progress with one more epoch; without a new backlog, the last one known stands."""
         kept = tuple(each for each in self.recent if each[0] > report.ended - PACE_SECONDS)
+        known = self if backlog is None else self.waiting(backlog)
         return replace(
-            self,
+            known,
             epoch=report.epoch,
             epochs=self.epochs + 1,
             rows=self.rows + report.rows,
@@ -53,7 +62,6 @@ class Progress:
             ended=report.ended,
             recent=(*kept, (report.ended, report.rows)),
             latencies=(*self.latencies[1 - LATENCIES :], report.seconds),
-            backlog=self.backlog if backlog is None else backlog,
         )
 
     def pace(self, now: float) -> float:
@@ -68,6 +76,14 @@ class Progress:
     @property
     def p99(self) -> float:
         return percentile(self.latencies, 99)
+
+    @property
+    def fraction(self) -> float | None:
+        """How much of what waited is taken, from 0 to 1, each source with input counting the same; None if nothing is
+        known to have waited.
+        """
+        left = [self.backlog[name].amount / most for name, most in self.most.items() if most]
+        return 1 - sum(left) / len(left) if left else None
 
     @property
     def behind(self) -> dict[str, Backlog]:

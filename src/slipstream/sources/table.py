@@ -4,7 +4,8 @@ What is read is written into the store, so that a range always gives the same ro
 since. A *read* is numbered. The first gives all rows; each later one is compared with what the table held before, and
 gives the difference, duplicates counted: rows with a diff. A read without a difference is none.
 
-A range is `{"read": NUMBER, "at": TIME, "rows": ROWS, "parts": [...], "contents": [...]}`. Its *parts* are files of
+A range is `{"read": NUMBER, "at": TIME, "rows": ROWS, "parts": [...], "contents": [...]}`, for a
+table that is read once with a digest of its files as they were `"seen"`. Its *parts* are files of
 rows with a diff each; those of `contents` add up to all that the table held after it. So the last range is all that the
 next read needs. Parts that say little are joined before the next read (`joined_from`), as layers are merged: a row is
 written anew a logarithmic number of times. No part is ever removed, as a view that is added later needs all of them.
@@ -142,7 +143,7 @@ class Table(Source):
         rows = sum(map(_rows_in, parts))
         self._last = {"read": number, "at": now, "rows": rows, "parts": parts, "contents": before + parts}
         if self._every is None:
-            self._last["files"] = self._files()
+            self._last["seen"] = self._files()
         return Cut(self._last, rows, rows)
 
     def backlog(self) -> int:
@@ -215,7 +216,7 @@ class Table(Source):
 
     def _tell_if_moved(self) -> None:
         """Say so if the files of a table that is read once are others than when it was read."""
-        was = self._last.get("files")
+        was = self._last.get("seen")
         if self._every is None and was is not None and self._files() != was:
             warnings.warn(str(TableMoved(self.name)), TableMoved, stacklevel=4)
 

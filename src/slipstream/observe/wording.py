@@ -8,7 +8,8 @@ from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from slipstream.observe import Backlog, Consumed
+from slipstream.observe.consumed import Consumed
+from slipstream.observe.progress import Backlog
 
 JSON = Any
 _SIZES = ("B", "KB", "MB", "GB", "TB")

@@ -8,8 +8,7 @@ from decimal import Decimal
 import pytest
 from pyspark.sql import Row
 
-from slipstream.cli import wording
-from slipstream.observe import Backlog, Consumed
+from slipstream.observe import Backlog, Consumed, wording
 
 
 @pytest.mark.parametrize(
