@@ -31,7 +31,7 @@ _STYLE = """<style>
 .slipstream .ss-box{overflow-x:auto;margin:.35em 0 .7em}
 .slipstream table{border-collapse:collapse;margin:0;border:0;font-size:12.5px;font-variant-numeric:tabular-nums}
 .slipstream tr,.slipstream tbody tr:nth-child(even){background:transparent}
-.slipstream th,.slipstream td{border:0;border-bottom:1px solid rgba(128,128,128,.28);padding:.22em 1.4em .22em 0;
+.slipstream th,.slipstream td{border:0;border-bottom:1px solid rgba(128,128,128,.28);padding:.22em 1.2em .22em .3em;
 text-align:left;vertical-align:top;white-space:pre-wrap;max-width:32em;overflow-wrap:anywhere}
 .slipstream th{font-weight:600;opacity:.65;white-space:nowrap;vertical-align:bottom}
 .slipstream th small{display:block;font-weight:400}
