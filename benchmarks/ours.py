@@ -77,16 +77,16 @@ def measure(job: Job, feed: Feed, folder: Path) -> Measured:
         epochs = Epochs()
         app.on_epoch(epochs.note)
         feed.drop_all("load")
-        app.run(until="caught_up")
+        app.run(until="caught_up", progress=False)
         for files in feed.files("warm"):
             feed.drop(files)
-            app.run(until="caught_up")
+            app.run(until="caught_up", progress=False)
         epochs.clear()
         rows = feed.rows("timed")
         if job.every is None:
             feed.drop_all("timed")
             started = time.monotonic()
-            app.run(until="caught_up")
+            app.run(until="caught_up", progress=False)
             seconds = time.monotonic() - started
         else:
             app.start()

@@ -57,13 +57,13 @@ def measure_kept(job: Job, dataset: Path, folder: Path) -> Measured:
             app.source(name, sl.files(feed.landing / name, "parquet", declared, diff="diff"))
         app.view("answer", query(job.number, job.scale))
         feed.drop_all("load")
-        app.run(until="caught_up")
+        app.run(until="caught_up", progress=False)
         for phase in ("warm", "timed"):
             for files in feed.files(phase):
                 if phase == "timed" and not epochs:
                     app.on_epoch(epochs.append)
                 feed.drop(files)
-                app.run(until="caught_up")
+                app.run(until="caught_up", progress=False)
         answer = digest(app.read("answer"))
     seconds = [epoch.seconds for epoch in epochs]
     steps = {step: percentile([e.steps.get(step, 0.0) for e in epochs], 50) for step in epochs[0].steps}

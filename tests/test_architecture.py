@@ -91,6 +91,7 @@ REMOVERS = {
     "app.rebuild": "traces that are made anew, by the claim, and its scratch folder",
     "sources.files": "input that is safe, if the user says so",
     "sources.memory": "a folder of the source's own",
+    "sources.parts": "a folder of the source's own",
     "sources.stream": "a folder of the source's own",
     "sources.table": "a folder of the source's own",
     "sources.taken": "a folder of the source's own",

@@ -18,7 +18,7 @@ class App:
     def on_epoch(self, listener): ...
     def on_notice(self, listener): self.notice = listener
     def stop(self): self.stopped.set()
-    def run(self, until):
+    def run(self, until, progress):
         print("running", flush=True)
         {body}
         return "summary"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import stat
 import warnings
 from collections.abc import Callable, Iterator
 from decimal import Decimal
@@ -14,7 +15,9 @@ from pyspark.sql import DataFrame, Row, SparkSession
 
 from slipstream.core.clock import ManualClock
 from slipstream.core.errors import BadSourceOption, InputLost, TableChanged, TableMoved, TableUnreadable
-from slipstream.sources.table import FEW, Table, difference, joined_from, netted, table
+from slipstream.sources.netting import difference, netted
+from slipstream.sources.parts import FEW, joined_from
+from slipstream.sources.table import Table, table
 
 Attach = Callable[..., Any]
 Rows = Callable[..., list[tuple[Any, ...]]]
@@ -48,6 +51,8 @@ def test_a_table_is_read_once(rates: Callable[[str], str], attach: Attach, rows:
         True,
     )
     assert rows(source.frame(cut.range)) == [("a", 1), ("a", 1), (None, 2)]
+    modes = {stat.S_IMODE(path.stat().st_mode) for path in (source._home(), *source._home().iterdir())}
+    assert modes == {0o700, 0o600}, "as private as the folder that it is in"
 
 
 @pytest.mark.spark
@@ -320,6 +325,27 @@ def test_one_table_in_two_apps(spark: SparkSession, attach: Attach) -> None:
 )
 def test_which_parts_are_joined(rows: list[int], at: int) -> None:
     assert joined_from(rows) == at
+
+
+@pytest.mark.spark
+def test_a_double_comes_back_as_it_was(spark: SparkSession) -> None:
+    values = [
+        0.1,
+        -0.0,
+        0.0,
+        5e-324,
+        1.7976931348623157e308,
+        float("inf"),
+        float("-inf"),
+        float("nan"),
+        None,
+        1 / 3,
+    ]
+    frame = spark.createDataFrame(
+        [(each, each, 1) for each in values], "d double, f float, _slipstream_diff long"
+    )
+    assert sorted(map(repr, netted(frame).collect())) == sorted(map(repr, frame.collect()))
+    assert "SortAggregate" not in netted(frame)._jdf.queryExecution().toString()
 
 
 @pytest.mark.spark

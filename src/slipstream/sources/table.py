@@ -4,46 +4,30 @@ What is read is written into the store, so that a range always gives the same ro
 since. A *read* is numbered. The first gives all rows; each later one is compared with what the table held before, and
 gives the difference, duplicates counted: rows with a diff. A read without a difference is none.
 
-A range is `{"read": NUMBER, "at": TIME, "rows": ROWS, "parts": [...], "contents": [...]}`, for a
-table that is read once with a digest of its files as they were `"seen"`. Its *parts* are files of
-rows with a diff each; those of `contents` add up to all that the table held after it. So the last range is all that the
-next read needs. Parts that say little are joined before the next read (`joined_from`), as layers are merged: a row is
-written anew a logarithmic number of times. No part is ever removed, as a view that is added later needs all of them.
+A range is `{"read": NUMBER, "at": TIME, "rows": ROWS, "parts": [...], "contents": [...]}`. Its *parts* are
+files of rows with a diff each (`sources/parts.py`); those of `contents` add up to all that the table held after it. So the last range is
+all that the next read needs. Parts that say little are joined by the next read that finds a difference (`joined_from`),
+as layers are merged: a row is written anew a logarithmic number of times. No part is ever removed, as a view that is
+added later needs all of them. The range of a table that is read once has a digest of its files as they were `seen`.
 
-A part is an Arrow IPC stream, flushed, named `READ-ROWS-DIGEST.arrow`: one that rotted is never taken for what was
-read. A process may end between a read and its epoch. Then no range names the read; at the next start its parts are
-removed, and the table is read anew.
+A process may end between a read and its epoch. Then no range names the read; at the next start its parts are removed,
+and the table is read anew.
 
-Rows are compared exactly: 0.0 is not -0.0, and strings that a collation holds for equal differ. The table is read in
-the session of the program, with its settings and its current database, and in the thread that runs epochs: they wait
-for it.
+The table is read in the session of the program, with its settings and its current database, and in the thread that
+runs epochs: they wait for it.
 """
 
 from __future__ import annotations
 
 import os
-import re
-import uuid
 import warnings
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 
-import pyarrow as pa
 import xxhash
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import (
-    ArrayType,
-    DataType,
-    DoubleType,
-    FloatType,
-    LongType,
-    MapType,
-    StringType,
-    StructField,
-    StructType,
-)
+from pyspark.sql.types import LongType, StructField, StructType
 
 from slipstream.core.clock import Clock, SystemClock
 from slipstream.core.columns import DIFF
@@ -56,17 +40,14 @@ from slipstream.core.errors import (
     TableMoved,
     TableUnreadable,
 )
-from slipstream.core.permissions import make_empty, make_folders
+from slipstream.core.permissions import make_folders
 from slipstream.core.types import kept_type
 from slipstream.sources.base import JSON, Changes, Cut, Source, last_range, quoted, summed, type_name
 from slipstream.sources.leaf import files_of, refreshed
+from slipstream.sources.netting import difference, netted
+from slipstream.sources.parts import Parts, Writing, joined_from, named, problem_of, rows_in
 from slipstream.sources.rows import arrow_schema
 from slipstream.spark.jvm import text_of
-
-FEW = 8
-"""So many parts are never joined."""
-
-_NAME = re.compile(r"(\d{9,})-(\d+)-([0-9a-f]{16})\.arrow")
 
 
 class Table(Source):
@@ -140,7 +121,7 @@ class Table(Source):
         self._looked = now
         if self._last is not None and not parts:
             return None
-        rows = sum(map(_rows_in, parts))
+        rows = sum(rows_in(parts))
         self._last = {"read": number, "at": now, "rows": rows, "parts": parts, "contents": before + parts}
         if self._every is None:
             self._last["seen"] = self._files()
@@ -151,7 +132,7 @@ class Table(Source):
         return 1 if self._is_due() else 0
 
     def left(self, range: JSON) -> tuple[JSON | None, tuple[str, ...]]:  # noqa: A002
-        gone = [name for name in range["parts"] if self._problem(name) is not None]
+        gone = [name for name in range["parts"] if problem_of(self._home() / name) is not None]
         if not gone:
             return range, ()
         kept = {
@@ -237,7 +218,7 @@ class Table(Source):
 
     def _joined(self, names: list[str], number: int) -> list[str]:
         """Parts that add up to the same, fewer of them if they are many."""
-        at = joined_from([_rows_in(name) for name in names])
+        at = joined_from(rows_in(names))
         if at == len(names):
             return names
         rows = self._rows_of(self._in_session(), names[at:])
@@ -246,7 +227,7 @@ class Table(Source):
     def _rows_of(self, session: SparkSession, names: Sequence[str]) -> DataFrame:
         """The rows of parts, with their diffs. Each part proves itself first."""
         for name in names:
-            if (problem := self._problem(name)) is not None:
+            if (problem := problem_of(self._home() / name)) is not None:
                 raise InputLost(
                     self.name,
                     f"'{name}' was read of the table, but this file in {self._home()} {problem}",
@@ -257,19 +238,12 @@ class Table(Source):
         numbers = session.range(0, len(paths), 1, max(1, len(paths)))
         return numbers.mapInArrow(Parts(paths), self._stored())
 
-    def _problem(self, name: str) -> str | None:
-        found = _NAME.fullmatch(name)
-        try:
-            return None if found is not None and _digest(self._home() / name) == found[3] else "is damaged"
-        except FileNotFoundError:
-            return "is gone"
-
     def _remove_unrecorded(self) -> None:
         """Remove what was read and is part of no epoch, and what was half written."""
         last = -1 if self._last is None else self._last["read"]
         for path in self._home().iterdir():
-            found = _NAME.fullmatch(path.name)
-            if path.name.endswith(".tmp") or (found is not None and int(found[1]) > last):
+            part = named(path.name)
+            if path.name.endswith(".tmp") or (part is not None and part.read > last):
                 path.unlink(missing_ok=True)
 
     def _stored(self) -> StructType:
@@ -296,109 +270,6 @@ def table(table: str | DataFrame, *, refresh: str | float | None = None, clock: 
     return Table(table, every, clock or SystemClock())
 
 
-def joined_from(rows: Sequence[int]) -> int:
-    """From which part on parts with so many rows are to be joined into one; the number of parts if they are not."""
-    if len(rows) <= FEW:
-        return len(rows)
-    at = len(rows) - 1
-    after = rows[at]
-    while at and rows[at - 1] <= 2 * after:
-        at -= 1
-        after += rows[at]
-    return at if at < len(rows) - 1 else len(rows)
-
-
-def difference(before: DataFrame, now: DataFrame) -> DataFrame:
-    """The rows of a table with a diff each: what takes one with diffs to one without."""
-    return netted(now.withColumn(DIFF, F.lit(1).cast("long")).unionAll(before.withColumn(DIFF, -F.col(DIFF))))
-
-
-def netted(rows: DataFrame) -> DataFrame:
-    """Rows with a diff, each row once, and none that is there no times."""
-    columns = [field for field in rows.schema if field.name != DIFF]
-    names = [F.col(quoted(field.name)) for field in columns]
-    key = F.struct(
-        *[exact(F.col(quoted(field.name)), field.dataType).alias(f"c{i}") for i, field in enumerate(columns)]
-    )
-    summed_up = (
-        rows.select(key.alias("key"), F.struct(*names).alias("row"), F.col(DIFF))
-        .groupBy("key")
-        .agg(F.first("row").alias("row"), F.sum(DIFF).alias(DIFF))
-        .where(F.col(DIFF) != 0)
-    )
-    return summed_up.select(*[F.col(f"row.{quoted(field.name)}") for field in columns], F.col(DIFF))
-
-
-def exact(column: Column, kind: DataType) -> Column:
-    """A value by which Spark groups rows only if they are the same, bit for bit but for NaN."""
-    if isinstance(kind, FloatType | DoubleType):
-        return column.cast("string")
-    if isinstance(kind, StringType):
-        return column.cast("binary")
-    if isinstance(kind, ArrayType):
-        element = kind.elementType
-        return F.transform(column, lambda each: exact(each, element))
-    if isinstance(kind, MapType):
-        entries = StructType([StructField("key", kind.keyType), StructField("value", kind.valueType)])
-        return F.transform(F.map_entries(column), lambda each: exact(each, entries))
-    if isinstance(kind, StructType):
-        fields = [
-            exact(column.getField(field.name), field.dataType).alias(f"f{i}") for i, field in enumerate(kind)
-        ]
-        return F.when(column.isNotNull(), F.struct(*fields)) if fields else column
-    return column
-
-
-@dataclass(frozen=True)
-class Writing:
-    """Writes the rows that a task is given into one part, and gives its name."""
-
-    folder: str
-    read: int
-    schema: pa.Schema
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        temporary, rows = Path(self.folder) / f".{uuid.uuid4().hex}.tmp", 0
-        make_empty(temporary)
-        try:
-            with temporary.open("r+b") as file:
-                with pa.ipc.new_stream(file, self.schema) as writer:
-                    for batch in batches:
-                        rows += len(batch)
-                        writer.write_table(pa.Table.from_batches([batch]).cast(self.schema))
-                file.flush()
-                os.fsync(file.fileno())
-            if rows:
-                name = f"{self.read:09d}-{rows}-{_digest(temporary)}.arrow"
-                temporary.rename(Path(self.folder) / name)
-                yield pa.RecordBatch.from_pydict({"name": [name]})
-        finally:
-            temporary.unlink(missing_ok=True)
-
-
-@dataclass(frozen=True)
-class Parts:
-    """Reads the parts that a task is given the numbers of."""
-
-    paths: tuple[str, ...]
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for number in (number for batch in batches for number in batch.column(0).to_pylist()):
-            with pa.memory_map(self.paths[number]) as file:
-                yield from pa.ipc.open_stream(file)
-
-
 def _plain(schema: StructType) -> StructType:
     """The columns of a table as a source's: anything may be NULL, and no marks."""
     return StructType([StructField(field.name, kept_type(field.dataType)) for field in schema])
-
-
-def _rows_in(name: str) -> int:
-    return int(name.split("-")[1])
-
-
-def _digest(path: Path) -> str:
-    if path.stat().st_size == 0:
-        return xxhash.xxh3_64_hexdigest(b"")
-    with pa.memory_map(str(path)) as file:
-        return xxhash.xxh3_64_hexdigest(file.read_buffer())
