@@ -33,7 +33,6 @@ from rich.console import Console
 import slipstream as sl
 from demo.board import Board, Rows, screen
 from demo.feed import Feed
-from slipstream.cli.console import quiet_start
 from slipstream.observe import read_status
 
 VIEWS = {
@@ -154,8 +153,7 @@ def differences(maintained: Iterable[Row], expected: Iterable[Row]) -> list[str]
 
 def check(landing: Path, console: Console) -> bool:
     """Says of every view whether batch Spark makes the same of the same files; True if all are equal."""
-    with quiet_start():
-        from demo import shop  # the app itself: it opens the store, and starts Spark here
+    from demo import shop  # the app itself: it opens the store, and starts Spark here
 
     equal = True
     with shop.app as app:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from slipstream.spark.daemon import quietly, without_zips
+from slipstream.spark.daemon import Tracebacks, quietly, without_zips
 
 
 def test_zips_go_where_the_packages_are_installed_too(tmp_path: Path) -> None:
@@ -36,3 +36,16 @@ def test_a_worker_that_spark_has_hung_up_on_ends_without_a_word() -> None:
     assert quietly(lambda socket, authenticated: 0)(None, True) == 0
     with pytest.raises(ValueError, match="of its own"):
         quietly(failing)(None, True)
+
+
+def test_the_daemon_has_nothing_to_say_of_a_worker_that_spark_did_not_wait_for(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for error in (BrokenPipeError("hung up"), ValueError("a fault of its own")):
+        try:
+            raise error
+        except Exception:
+            Tracebacks.print_exc()
+    said = capsys.readouterr().err
+    assert "a fault of its own" in said
+    assert "hung up" not in said

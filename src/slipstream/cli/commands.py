@@ -9,7 +9,6 @@ mistake of ours and keeps it.
 from __future__ import annotations
 
 import json
-import logging
 import sys
 import threading
 import time
@@ -24,9 +23,9 @@ import typer
 from rich.console import Console
 
 from slipstream.cli import recovering
-from slipstream.cli.console import quiet_start
 from slipstream.core.errors import SlipstreamError
 from slipstream.core.version import __version__
+from slipstream.spark.console import quiet_start
 
 commands = typer.Typer(
     name="slipstream",
@@ -44,8 +43,6 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs."
 
 def main() -> None:
     """Run the command; an error of Slipstream is one message and exit code 1, Ctrl-C is exit code 130."""
-    # PySpark writes each error that it raises to the console too, with the JVM's stack, through this logger.
-    logging.getLogger("SQLQueryContextLogger").disabled = True
     warnings.showwarning = _warned  # type: ignore[assignment]
     try:
         commands()

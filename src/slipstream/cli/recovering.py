@@ -98,10 +98,10 @@ def drill(
 
     Example: [bold]slipstream drill shop.py[/]
     """
-    from slipstream.cli.console import quiet_start
     from slipstream.cli.declaring import declared_in
     from slipstream.cli.drill import drill as rehearse
     from slipstream.cli.running import Signals, aside
+    from slipstream.spark.console import quiet_start
 
     Signals(borne=1)
     with quiet_start():

@@ -9,7 +9,9 @@ a package too, that copy is the same and is used. Set as `spark.python.daemon.mo
 from __future__ import annotations
 
 import sys
+import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from importlib.machinery import PathFinder
 from typing import Any
 
@@ -34,9 +36,24 @@ def quietly(worker: Callable[..., int]) -> Callable[..., int]:
     return run
 
 
+class Tracebacks:
+    """What the daemon takes for the module `traceback`: it has nothing to say where Spark has hung up before a
+    worker could tell that it is there, as happens at the end of a program.
+    """
+
+    @staticmethod
+    def print_exc() -> None:
+        if not isinstance(sys.exception(), BrokenPipeError):
+            traceback.print_exc()
+
+    format_exc = staticmethod(traceback.format_exc)
+
+
 if __name__ == "__main__":
     sys.path[:] = without_zips(sys.path)
     from pyspark import daemon
 
     daemon.worker = quietly(daemon.worker)
-    daemon.manager()
+    vars(daemon)["traceback"] = Tracebacks
+    with suppress(BrokenPipeError):  # Spark ended while this was starting
+        daemon.manager()

@@ -38,6 +38,7 @@ from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from slipstream.core.errors import SessionWarning, SparkConnectSession
+from slipstream.spark.console import quiet_errors, quiet_start
 from slipstream.spark.java import java_home
 from slipstream.spark.jvm import Remembered
 
@@ -271,6 +272,7 @@ def missing(actual: Mapping[str, str]) -> list[str]:
 def epoch_session(spark: SparkSession, shards: int) -> SparkSession:
     """A session for epoch jobs on the same context: the user's SQL settings, with `EPOCH` over them."""
     epochs = _classic(spark).newSession()
+    quiet_errors()
     theirs, fresh = spark.conf.getAll, epochs.conf.getAll
     for key in sorted(theirs):
         if theirs[key] != fresh.get(key) and key.startswith("spark.sql.") and epochs.conf.isModifiable(key):
@@ -328,7 +330,7 @@ def _launched(settings: Mapping[str, str]) -> dict[str, str]:
     """Starts the JVM if this process has none, and returns the settings that the user's own files gave it."""
     if SparkContext._gateway is None:
         launch = {**{setting.key: setting.value for setting in LAUNCH}, **settings}
-        with _environment(_launch_environment(os.environ)):
+        with _environment(_launch_environment(os.environ)), quiet_start():
             SparkContext._ensure_initialized(conf=SparkConf(loadDefaults=False).setAll(list(launch.items())))
     return dict(SparkConf().getAll())
 
