@@ -194,6 +194,34 @@ def test_explain(made: Made) -> None:
     assert "TopK" in done.stdout
 
 
+FAILING = """
+import slipstream as sl
+
+app = sl.App("shop", store="store", master="local[1]", shards=1, replicas=["file:///{replica}"])
+orders = sl.memory("country string")
+app.source("orders", orders)
+app.view("cast", "SELECT cast(country AS int) c FROM orders")
+orders.append([("Chile",)])
+"""
+
+
+def test_explain_makes_no_store_and_an_epoch_that_fails_is_one_message(tmp_path: Path) -> None:
+    replica = tmp_path / "replica"
+    (tmp_path / "shop.py").write_text(FAILING.replace("/{replica}", str(replica)))
+    done = run(tmp_path, "explain", "shop.py")
+    assert done.returncode == 0, done.stderr
+    assert "cast(country" in done.stdout
+    assert not (tmp_path / "store").exists()
+    assert not replica.exists()
+    done = run(tmp_path, "run", "shop.py", "--until", "caught_up")
+    lines = done.stderr.splitlines()
+    assert done.returncode == 1
+    assert lines[0].startswith("error: epoch 1 failed in view 'cast'; the app stays at epoch 0")
+    assert lines[1].startswith("Cause in cast: [CAST_INVALID_INPUT]")
+    assert lines[-1] == f"The whole story is in {tmp_path}/store/events/engine.log."
+    assert len(lines) < 10
+
+
 def test_an_error_is_one_message_without_a_traceback(made: Made, tmp_path: Path) -> None:
     done = run(made.folder, "status", str(tmp_path))
     assert (done.returncode, done.stdout) == (1, "")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from slipstream.core.clock import ManualClock
-from slipstream.core.errors import HistoryForgotten, HistoryLost
+from slipstream.core.errors import HistoryForgotten, HistoryLetGo, HistoryLost
 from slipstream.core.settings import Durability
 from slipstream.durability.fsck import check_replica, check_store
 from slipstream.durability.inbox import newest_manifest
@@ -67,7 +67,14 @@ def test_history_that_was_let_go_is_not_missed(folder: Path) -> None:
     assert readable_from(store.valid_layers(BAG), EPOCHS, Span.whole()) <= KEPT
     assert check_store(folder / "store").findings == ()
     assert check_replica(f"file://{folder}/replica").findings == ()
-    check_there(store, "events", 2, None, base=False)
+    kept = readable_from(store.valid_layers(BAG), EPOCHS, Span.whole())
+    for as_of, since in ((2, None), (EPOCHS, 2)):
+        with pytest.raises(HistoryLetGo) as told:
+            check_there(store, "events", as_of, since, base=False)
+    assert str(told.value) == (
+        f"epoch 2 of 'events' is not kept any more: its history reaches back to epoch {kept}. Ask for epoch {kept} or "
+        "later, or keep more from now on with App(..., history=...)."
+    )
     with pytest.raises(HistoryForgotten):
         TraceReader(folder / "store" / BAG, EPOCHS, Span.whole()).changes(2, EPOCHS)
 

@@ -58,6 +58,9 @@ print(json.dumps({
     "column": read(view="totals", columns="d"),
     "none": read(),
     "epoch": read(view="totals", asOf=9),
+    "option": read(view="totals", as_of=1),
+    "until": read(view="totals", until=1),
+    "backwards": read(view="totals", since=2, until=1),
 }))
 """
 
@@ -80,6 +83,15 @@ def test_another_program_reads_a_view(app: sl.App) -> None:
     assert "there is no column of 'totals' named 'd'. There are: 'c', 'k', 's'" in read["column"]
     assert "name the store and the view" in read["none"]
     assert "epoch 9 is not there: the store is computed up to epoch 3" in read["epoch"]
+    assert (
+        "no option 'as_of'; there are 'asOf', 'columns', 'since', 'until', 'view'. Did you mean 'asOf'?"
+        in (read["option"])
+    )
+    assert "'until' goes with 'since'" in read["until"]
+    assert "Ask for since=1, until=2." in read["backwards"]
+    assert max(read[name].count("\n  File ") for name in ("option", "view", "backwards")) <= 2, (
+        "no story of calls"
+    )
 
 
 def test_sql_joins_views_with_what_else_the_session_knows(app: sl.App) -> None:

@@ -35,6 +35,7 @@ from slipstream.app.watching import watch
 from slipstream.core.clock import Clock, SystemClock
 from slipstream.core.durations import seconds as parsed
 from slipstream.core.errors import (
+    AppClosed,
     BadSourceOption,
     BadViewOption,
     DamagedSummary,
@@ -43,6 +44,10 @@ from slipstream.core.errors import (
     SessionWarning,
     SlipstreamError,
     StandingBy,
+    StoreNotWritable,
+    StoreReadOnly,
+    StoreUnreadable,
+    StoreVanished,
     UnknownView,
 )
 from slipstream.core.settings import Declaration, Durability, Exposure, History, Settings, starting
@@ -68,6 +73,7 @@ from slipstream.plan import (
     late_names,
     maintainable,
     marked_schema,
+    stand_in,
 )
 from slipstream.sources import SESSION_SETTINGS, Source
 from slipstream.spark.jvm import Remembered
@@ -79,7 +85,7 @@ from slipstream.store.history import History as Past
 from slipstream.store.layers import LocalLayers
 from slipstream.store.layout import SOURCES
 from slipstream.store.lineage import read_lineage, read_whole
-from slipstream.store.store import Store, await_claim, claim_store, watch_store
+from slipstream.store.store import Claim, Store, await_claim, claim_store, watch_store
 
 SPARK_STARTED = "Spark is started"
 ROWS = 20
@@ -130,7 +136,7 @@ class App:
         self.store, self._durability = opened_as.store, opened_as.durability
         check_apart(self.store, self._durability.replicas)
         self._asked = starting()  # epochs may run in another thread, which knows nothing of it
-        self._owns_spark = False
+        self._owns_spark = self._closed = False
         self._started: Started | None = None
         self._events: EventLog | None = None
         root = self.store.absolute()
@@ -138,7 +144,7 @@ class App:
         if _standing_by.get():
             self._claim = watch_store(opened)
         else:
-            self._claim = claim_store(opened, name, takeover=starting().takeover)
+            self._claim = _claimed(opened, name, takeover=starting().takeover)
             self._begin()
         try:
             began = self._clock.monotonic()
@@ -181,6 +187,7 @@ class App:
 
         watermark: the column that is its event time, and by how much rows may come late, as in ("ts", "10 minutes").
         """
+        self._check_open()
         if source.forgets_each and not self._durability.replicas:
             raise BadSourceOption(
                 f"source '{name}' is to remove input that is safe, and the app has no replicas to be safe on",
@@ -233,6 +240,7 @@ class App:
         maintained by its changes. Returns a DataFrame that stands for the view in queries, or None while an
         input is not declared yet; without a query, a decorator.
         """
+        self._check_open()
         if maintain not in get_args(Maintain):
             raise BadViewOption(f"maintain={maintain!r}", [repr(each) for each in get_args(Maintain)])
         if name is None and query is None:
@@ -311,7 +319,7 @@ class App:
             for view in ready:
                 self._waiting.remove(view)
                 with keeping_watermarks(self._catalyst, view.name):
-                    frame = view.query(*[self._placeholders[name] for name in view.inputs])
+                    frame = view.frame(self._placeholders[name] for name in view.inputs)
                 check_deterministic(self._catalyst, view.name, self._catalyst.analysed(frame))
                 known = {self._catalyst.leaf_of(each) for each in self._placeholders.values()}
                 plan = maintainable(self._catalyst, frame)
@@ -330,7 +338,8 @@ class App:
             ]
 
     def _define(self, name: str, schema: StructType) -> DataFrame:
-        self._placeholders[name] = self._catalyst.placeholder(schema)
+        kind = "source" if name in self._sources else "view"
+        self._placeholders[name] = stand_in(self._catalyst.placeholder(schema), name, kind)
         self._analyse_ready()
         return self._placeholders[name]
 
@@ -507,6 +516,7 @@ class App:
 
     def sql(self, text: str, as_of: int | str | datetime | None = None) -> DataFrame:
         """Answer SQL over views and whatever else the session knows, all views as of one epoch."""
+        self._check_open()
         epoch = resolve_epoch(self._claim.store, as_of)
         views = {view.lower(): view for view in self._catalog()}  # Spark's names do not heed case
         mentioned = [name for name in self._catalyst.relations(text) if name.lower() in views]
@@ -647,7 +657,12 @@ class App:
             warnings.warn(text, SessionWarning, stacklevel=3)
         return spark
 
+    def _check_open(self) -> None:
+        if self._closed:
+            raise AppClosed(self.name, str(self.store))
+
     def _ready(self) -> Loop:
+        self._check_open()
         if self._loop is None:
             if not self._claim.held:
                 raise StandingBy(str(self.store))
@@ -733,6 +748,20 @@ class App:
         frame = self.spark.range(0, self.shards, 1, self.shards).mapInArrow(reading, schema)
         order = [(by_place[names.index(name)], up, first) for name, up, first in entry.order]
         return ordered(frame, order if in_order else ()).toDF(*names)
+
+
+def _claimed(store: Store, app: str, *, takeover: bool) -> Claim:
+    """A store that is claimed, or what is in the way of that."""
+    try:
+        return claim_store(store, app, takeover=takeover)
+    except OSError as error:
+        raise StoreNotWritable(str(store.root), f"{error.strerror}: '{error.filename}'") from None
+    except (StoreReadOnly, StoreUnreadable, StoreVanished) as error:
+        if isinstance(error, StoreVanished) and store.root.exists():
+            raise
+        why = error.__cause__
+        told = f"{why.strerror}: '{why.filename}'" if isinstance(why, OSError) else str(error)
+        raise StoreNotWritable(str(store.root), told) from None
 
 
 def ordered(frame: DataFrame, order: Sequence[tuple[str, bool, bool]]) -> DataFrame:

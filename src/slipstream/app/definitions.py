@@ -14,7 +14,7 @@ from typing import Literal
 
 from pyspark.sql import DataFrame
 
-from slipstream.core.errors import BadName, NameTaken, UnknownInput, ViewCycle
+from slipstream.core.errors import BadName, NameTaken, NoFrame, UnknownInput, ViewCycle
 
 Query = Callable[..., DataFrame]
 Maintain = Literal["incremental", "recompute"]
@@ -28,6 +28,13 @@ class ViewDefinition:
     inputs: tuple[str, ...]
     query: Query
     maintain: Maintain = "incremental"
+
+    def frame(self, inputs: Iterable[DataFrame]) -> DataFrame:
+        """What the query makes of its inputs."""
+        made: object = self.query(*inputs)
+        if not isinstance(made, DataFrame):
+            raise NoFrame(self.name, made)
+        return made
 
 
 class Names:

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import json
 import sys
+import tempfile
 import threading
 import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -24,6 +25,7 @@ from rich.console import Console
 
 from slipstream.cli import recovering
 from slipstream.core.errors import SlipstreamError
+from slipstream.core.settings import Declaration
 from slipstream.core.version import __version__
 from slipstream.spark.console import quiet_start
 
@@ -223,7 +225,7 @@ def explain(
 ) -> None:
     """Show how the views that a file declares are maintained, without running them.
 
-    The app's store must not be in use.
+    The app's store must not be in use; where there is none, none is made.
 
     Example: [bold]slipstream explain shop.py --view revenue[/]
     """
@@ -242,9 +244,21 @@ for verb in (recovering.recover, recovering.drill, recovering.fsck):
 
 def _explained(file: Path, view: str | None) -> tuple[dict[str, Any], str]:
     from slipstream.cli.loading import load_app
+    from slipstream.core.settings import Starting
 
-    with load_app(file) as app:
+    with (
+        tempfile.TemporaryDirectory(prefix="slipstream-explain-") as scratch,
+        load_app(file, Starting(declared=lambda said: _without_store(said, Path(scratch)))) as app,
+    ):
         return {name: asdict(step) for name, step in app.steps(view).items()}, app.explain(view)
+
+
+def _without_store(said: Declaration, scratch: Path) -> Declaration:
+    """What to open so that no store is made where there is none, on this disk or on a replica."""
+    if said.store.exists():
+        return said
+    replicas = tuple((scratch / f"replica-{i}").as_uri() for i in range(len(said.durability.replicas)))
+    return replace(said, store=scratch / "store", durability=replace(said.durability, replicas=replicas))
 
 
 def _supervised(file: Path, options: list[str], once: list[str], standby: bool, stuck_after: str) -> int:

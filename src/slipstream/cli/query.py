@@ -63,6 +63,7 @@ def _analysed(spark: SparkSession, store: Store, text: str, epoch: int) -> DataF
                 raise
             view = left.pop(missing.lower(), None)
             if view is None:
+                store.view(missing)  # says so if it is a source
                 raise UnknownView(missing, views) from None
         reader = spark.read.format("slipstream").option("view", view).option("asOf", epoch)
         frame = ordered(reader.load(str(store.root)), views[view].order)

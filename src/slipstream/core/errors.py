@@ -13,6 +13,10 @@ from typing import Any
 class SlipstreamError(Exception):
     """Base of all errors that Slipstream raises on purpose."""
 
+    def _render_traceback_(self) -> list[str]:
+        """What a notebook shows in place of the calls that led here: the message."""
+        return [f"{type(self).__name__}: {self}"]
+
 
 def listed(names: Iterable[str]) -> str:
     """Names for an error message: sorted, quoted, or "none"."""
@@ -541,15 +545,19 @@ def _when(clock: float) -> str:
 class EpochFailed(SlipstreamError):
     """An epoch's job failed. `views`: those that failed of themselves, if that could be found out."""
 
-    def __init__(self, epoch: int, frontier: int, causes: dict[str, str]) -> None:
+    def __init__(self, epoch: int, frontier: int, causes: dict[str, str], log: str | None = None) -> None:
+        """log: the file that has the whole story."""
         self.views = tuple(view for view in causes if view)
         where = (
             f" in {'view' if len(self.views) == 1 else 'views'} {listed(self.views)}" if self.views else ""
         )
-        told = "\n".join(f"Cause{f' in {view}' if view else ''}: {cause}" for view, cause in causes.items())
+        told = "\n".join(
+            f"Cause{f' in {view}' if view else ''}: {cause.rstrip()}" for view, cause in causes.items()
+        )
+        story = f"\nThe whole story is in {log}." if log is not None else ""
         super().__init__(
             f"epoch {epoch} failed{where}; the app stays at epoch {frontier} and nothing is lost. Mend what the cause "
-            f"below names and run again: the same input is taken again.\n{told}"
+            f"below names and run again: the same input is taken again.\n{told}{story}"
         )
 
 
@@ -634,7 +642,9 @@ class ViewChanged(SlipstreamError):
 
 class BadReadOption(SlipstreamError):
     def __init__(self, what: str) -> None:
-        super().__init__(f"spark.read.format('slipstream'): {what}.")
+        super().__init__(
+            f"spark.read.format('slipstream'): {what.rstrip('.')}{'' if what.endswith('?') else '.'}"
+        )
 
 
 class LoadFailed(SlipstreamError):
@@ -798,4 +808,88 @@ class StoreNotEmpty(SlipstreamError):
         super().__init__(
             f"'{path}' is not empty. A store is recovered into a new folder, so that nothing is overwritten: give one "
             "that does not exist."
+        )
+
+
+class HistoryLetGo(SlipstreamError):
+    """An epoch whose history was let go, as was asked for."""
+
+    def __init__(self, view: str, asked: int, kept: int) -> None:
+        super().__init__(
+            f"epoch {asked} of '{view}' is not kept any more: its history reaches back to epoch {kept}. Ask for epoch "
+            f"{kept} or later, or keep more from now on with App(..., history=...)."
+        )
+
+
+class EndsBeforeItBegins(SlipstreamError):
+    """Changes were asked for from an epoch on to one before it."""
+
+    def __init__(self, view: str, since: int, until: int) -> None:
+        super().__init__(
+            f"the changes of '{view}' were asked for since epoch {since} until epoch {until}, which comes before it. "
+            f"Ask for since={until}, until={since}."
+        )
+
+
+class AppClosed(SlipstreamError):
+    def __init__(self, app: str, store: str) -> None:
+        super().__init__(
+            f"the app '{app}' is closed. Open it again with App('{app}', store='{store}'); its views can also be read "
+            f"without it: sl.read_view('{store}', VIEW)."
+        )
+
+
+class SourceClosed(SlipstreamError):
+    def __init__(self, source: str) -> None:
+        super().__init__(
+            f"the app of the source '{source}' is closed: nothing was taken. Open the app again, with this source in "
+            "it, and append then."
+        )
+
+
+class StoreNotWritable(SlipstreamError):
+    """An app cannot open its store, because nothing can be written there."""
+
+    def __init__(self, path: str, why: str) -> None:
+        super().__init__(
+            f"the store '{path}' cannot be opened, for nothing can be written there: {why}. Give another folder "
+            f"(App(..., store=FOLDER)) or see to its permissions; views are read without an app too: "
+            "sl.read_view(STORE, VIEW), or `slipstream query`."
+        )
+
+
+class NoFrame(SlipstreamError):
+    """A view's function did not return a DataFrame."""
+
+    def __init__(self, view: str, got: object) -> None:
+        kind = "nothing" if got is None else f"something else ({type(got).__name__})"
+        hint = {
+            "NoneType": "Is a `return` missing?",
+            "GroupedData": "End it with .agg(...), such as .agg(F.count('*')).",
+            "Column": "Select it from its DataFrame: frame.select(column).",
+        }.get(type(got).__name__, "Return what spark.sql(...) or a method of one of its inputs gives.")
+        super().__init__(f"view '{view}': its function must return a DataFrame, and returned {kind}. {hint}")
+
+
+class IsASource(SlipstreamError):
+    """A source was asked for as if it were a view."""
+
+    def __init__(self, name: str, views: Iterable[str]) -> None:
+        super().__init__(
+            f"'{name}' is a source, whose rows are read by views and not kept. Declare a view to read it, such as "
+            f"app.view('all_{name}', 'SELECT * FROM {name}'). The views are: {listed(views)}."
+        )
+
+
+class Placeholder(SlipstreamError):
+    """Rows were asked for of what only stands for a source or a view."""
+
+    def __init__(self, name: str, kind: str, asked: str) -> None:
+        remedy = (
+            f"app.read('{name}').{asked}, after app.run(until='caught_up')"
+            if kind == "view"
+            else f"a view of it, such as app.view('all_{name}', 'SELECT * FROM {name}'), and read that"
+        )
+        super().__init__(
+            f".{asked} was called on what stands for the {kind} '{name}' in queries, and has no rows. Call {remedy}."
         )

@@ -21,7 +21,14 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from datetime import datetime
 
-from slipstream.core.errors import HistoryBegins, HistoryLost, MissingLayer, UnknownEpoch
+from slipstream.core.errors import (
+    EndsBeforeItBegins,
+    HistoryBegins,
+    HistoryLetGo,
+    HistoryLost,
+    MissingLayer,
+    UnknownEpoch,
+)
 from slipstream.durability.newest import newest_epoch
 from slipstream.store.disk import Disk
 from slipstream.store.lineage import computed_frontier, read_base, read_history, read_lineage, read_stretch
@@ -63,11 +70,12 @@ def resolve_epoch(
 
 
 def check_there(store: Store, view: str, as_of: int, since: int | None, *, base: bool) -> None:
-    """Raise `HistoryLost` where a past epoch of a view, or the updates after `since`, should be there and are not, and
-    `HistoryBegins` for one before the view was added or computed anew.
-    base: updates are made of what was there before them. What was let go is for the reader to say, and so is a present
-    that is not whole.
+    """Raise `HistoryLost` where a past epoch of a view, or the updates after `since`, should be there and are not,
+    `HistoryLetGo` for one that was let go, and `HistoryBegins` for one before the view was added or computed anew.
+    base: updates are made of what was there before them. A present that is not whole is for the reader to say.
     """
+    if since is not None and since > as_of:
+        raise EndsBeforeItBegins(view, since, as_of)
     entry = store.view(view)
     for _ in range(_ATTEMPTS):  # a merger may be quicker
         names = store.valid_layers(entry.trace)
@@ -79,8 +87,10 @@ def check_there(store: Store, view: str, as_of: int, since: int | None, *, base:
         raise HistoryBegins(view, asked, entry.since)
     kept = min(max(history.kept, entry.since), frontier)
     left = readable_from(names, frontier, Span.whole())
-    if kept <= asked < left and _is_there(names, frontier, None, base=False):
-        raise HistoryLost(str(store.root), view, asked, kept, left)
+    if asked < left and _is_there(names, frontier, None, base=False):
+        if kept <= asked:
+            raise HistoryLost(str(store.root), view, asked, kept, left)
+        raise HistoryLetGo(view, asked, left)
 
 
 def _is_there(names: list[LayerName], as_of: int, since: int | None, *, base: bool) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -18,6 +19,7 @@ from slipstream.dataflow.task import EpochProperty
 from slipstream.epoch.culprit import MOST_ROWS, Tables, culprits
 from slipstream.epoch.template import FAILURES, Template
 from slipstream.spark.jvm import text_of
+from slipstream.store.layout import EVENTS
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,8 @@ class Diagnosis:
         causes = self._causes(failed)
         blamed = self._culprits(causes) if causes else {}
         told = {view: cause + blamed.get(view, "") for view, cause in causes.items()}
-        return EpochFailed(self.sent.epoch, self.sent.epoch - 1, told or {"": text_of(error)})
+        log = str(Path(self.sent.root) / EVENTS / "engine.log")
+        return EpochFailed(self.sent.epoch, self.sent.epoch - 1, told or {"": text_of(error)}, log)
 
     def _causes(self, failed: Mapping[str, BaseException]) -> dict[str, str]:
         """Of views that fail, those that do not merely read another that does."""

@@ -28,7 +28,7 @@ from typing import Protocol
 
 from slipstream.core.clock import Clock
 from slipstream.core.crashing import crash_point, crash_points
-from slipstream.core.errors import StoreTrouble
+from slipstream.core.errors import SlipstreamError, StoreTrouble
 from slipstream.epoch.behind import Behind, Forgetful
 from slipstream.epoch.cut import Budget
 from slipstream.epoch.interrupts import Shield
@@ -139,6 +139,14 @@ class _Ready:
     stats: tuple[Mapping[str, int | str], ...]
 
 
+def _plainly(error: Exception) -> Exception:
+    """An error to raise: ours without what led to it, which is logged."""
+    if isinstance(error, SlipstreamError):
+        error.__cause__, error.__suppress_context__ = None, True
+        return error.with_traceback(None)
+    return error
+
+
 class Loop:
     """Runs epochs, in whichever one thread calls `run`."""
 
@@ -204,8 +212,8 @@ class Loop:
                         case Stop(error=error):
                             assert error is not None
                             told = fields(epoch=self._frontier, cause=text_of(error))
-                            _LOG.error("the run failed", extra=told)
-                            raise error
+                            _LOG.error("the run failed", exc_info=error, extra=told)
+                            raise _plainly(error)
                         case Beat() | Say():
                             self._show(instruction)
                         case Compute() | Explain():

@@ -14,6 +14,7 @@ The epoch is fixed when the DataFrame is made, so a DataFrame shows one epoch ho
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +23,14 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import LongType, StructField, StructType
 
 from slipstream.core.columns import repeated
-from slipstream.core.errors import BadReadOption, UnknownView
+from slipstream.core.errors import BadReadOption, SlipstreamError, UnknownView, listed
 from slipstream.dataflow.contents import Contents, Reading
 from slipstream.durability.timetravel import check_there, resolve_epoch
 from slipstream.store.catalog import ViewEntry
 from slipstream.store.store import Store
 
+OPTIONS = ("view", "asOf", "since", "until", "columns")
+_OPTIONS = {name.lower() for name in ("path", *OPTIONS)}
 _SPANS = 8
 
 
@@ -39,7 +42,7 @@ class SlipstreamSource(DataSource):
         return "slipstream"
 
     def schema(self) -> StructType:
-        asked = _Asked.of(self.options)
+        asked = self._asked()
         whole = StructType.fromJson(asked.entry.schema)
         schema = StructType([whole[name] for name in asked.columns])
         if asked.since is not None:
@@ -48,7 +51,15 @@ class SlipstreamSource(DataSource):
         return schema
 
     def reader(self, schema: StructType) -> ViewReader:
-        return ViewReader(_Asked.of(self.options), schema)
+        return ViewReader(self._asked(), schema)
+
+    def _asked(self) -> _Asked:
+        """What is asked for. Spark shows an error with all calls that led to it: ours has none."""
+        try:
+            return _Asked.of(self.options)
+        except SlipstreamError as error:
+            told = error.with_traceback(None)
+        raise told
 
 
 DefaultSource = SlipstreamSource
@@ -65,6 +76,12 @@ class _Asked:
 
     @staticmethod
     def of(options: Any) -> _Asked:
+        unknown = [name for name in options if name.lower() not in _OPTIONS]
+        if unknown:
+            plain = {name.lower(): name for name in OPTIONS}
+            near = get_close_matches(unknown[0].lower().replace("_", ""), plain, 1)
+            hint = f" Did you mean '{plain[near[0]]}'?" if near else ""
+            raise BadReadOption(f"there is no option {listed(unknown)}; there are {listed(OPTIONS)}.{hint}")
         path, view = options.get("path"), options.get("view")
         if not path or not view:
             raise BadReadOption('name the store and the view: .option("view", NAME).load(STORE)')
@@ -84,9 +101,13 @@ class _Asked:
                 "their own in the view"
             )
         since = options.get("since")
+        if since is None and options.get("until") is not None:
+            raise BadReadOption("'until' goes with 'since'; for the contents as of an epoch, give 'asOf'")
+        if since is not None and options.get("asOf") is not None:
+            raise BadReadOption("'since' and 'asOf' were given: for changes, say 'since' and 'until'")
         asked = options.get("until") if since is not None else options.get("asOf")
         as_of = resolve_epoch(store, asked, [entry.trace])
-        after = None if since is None else int(since)
+        after = None if since is None else resolve_epoch(store, since, [entry.trace])
         check_there(store, view, as_of, after, base=not Contents.described(entry.contents).is_bag)
         return _Asked(store.root, entry, columns, as_of, after)
 

@@ -36,7 +36,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import BooleanType, LongType, StructField, StructType
 
 from slipstream.core.columns import DELETE, DIFF
-from slipstream.core.errors import BadRow, BadSourceOption, InputLost
+from slipstream.core.errors import BadRow, BadSourceOption, InputLost, SourceClosed
 from slipstream.core.permissions import make_folders
 from slipstream.sources.base import JSON, Changes, Cut, Source, last_range, summed
 from slipstream.sources.leaf import ArrowFrames, write_arrow_stream
@@ -72,6 +72,7 @@ class Memory(Source):
         self._max_appends = max_appends_per_epoch
         self._lock = threading.Lock()
         self._held: list[tuple[Any, int]] = []
+        self._closed = False
         self._folder: Path | None = None
         self._rows: dict[int, int] = {}
         """Rows of each append that has a file, cut or not, in the folders that were looked at."""
@@ -114,7 +115,7 @@ class Memory(Source):
         self._frames = ArrowFrames(spark, self._stored_schema())
         make_folders(folder, folder.parents[1])
         with self._lock:
-            self._folder = folder
+            self._folder, self._closed = folder, False
             last = last_range(consumed, base)
             self._cursor = 0 if last is None else last["appends"][1] + 1
             for group in self._groups():
@@ -192,12 +193,19 @@ class Memory(Source):
                 if group < last // TOGETHER:
                     self._group(group).rmdir()
 
+    def close(self) -> None:
+        """The store may have another engine from now on."""
+        with self._lock:
+            self._closed = True
+
     def _take(self, rows: Rows, sign: int) -> None:
         if not isinstance(
             rows, (DataFrame, pa.Table, pa.RecordBatch, pd.DataFrame, str, bytes, dict)
         ) and isinstance(rows, Iterable):
             rows = list(rows)
         with self._lock:
+            if self._closed:
+                raise SourceClosed(self.name)
             if self._folder is not None:
                 self._write(self._stored(rows, sign, self._next))
                 return

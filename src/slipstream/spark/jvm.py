@@ -7,6 +7,7 @@ says such names a hundred times.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from py4j.java_gateway import JavaClass, JavaPackage
@@ -16,9 +17,25 @@ from py4j.protocol import Py4JError
 def text_of(error: BaseException) -> str:
     """What an error says. That of a JVM's exception is asked of the JVM, which may be gone: then it is its name."""
     try:
-        return str(error)
+        return _plain(str(error))
     except (Py4JError, ConnectionError):
         return type(error).__name__
+
+
+_FRAME = re.compile(r"\t+(at \S.*|\.\.\. \d+ more)$")
+_WORKER = re.compile(
+    r"An exception was thrown from the Python worker:\s+Traceback \(most recent call last\):\n"
+    r"(?P<frames>(?:\s.*\n)*)(?P<error>\S.*)",
+    re.DOTALL,
+)
+
+
+def _plain(text: str) -> str:
+    """A text without the stacks of Java's exceptions, and what a Python worker raised before where it did."""
+    lines = [line for line in text.splitlines() if not _FRAME.match(line) and line != "Driver stacktrace:"]
+    plain = "\n".join(lines)
+    found = _WORKER.fullmatch(plain)
+    return plain if found is None else f"{found['error']}\n{found['frames'].rstrip()}"
 
 
 class Remembered:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from slipstream.core.errors import DamagedDocument, UnknownView
+from slipstream.core.errors import DamagedDocument, IsASource, UnknownView
 from slipstream.store.disk import Disk, WritableDisk
 from slipstream.store.documents import Body, read_document, write_document
 from slipstream.store.layout import CATALOG
@@ -66,6 +66,8 @@ class Catalog:
 
     def view(self, name: str) -> ViewEntry:
         """A view's entry; an error that lists the others where there is none."""
+        if name in self.sources and name not in self.views:
+            raise IsASource(name, self.views)
         if name not in self.views:
             raise UnknownView(name, self.views)
         return self.views[name]

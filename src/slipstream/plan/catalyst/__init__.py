@@ -13,6 +13,7 @@ from slipstream.plan.catalyst.describe import Describer
 from slipstream.plan.catalyst.handles import Expr, ExprList, Node, Type
 from slipstream.plan.catalyst.reading import SESSION, WATERMARK, WATERMARK_DELAY
 from slipstream.plan.catalyst.running import Running
+from slipstream.plan.catalyst.standin import stand_in
 
 
 class Catalyst(Running):
@@ -31,4 +32,5 @@ __all__ = [
     "Type",
     "kept_schema",
     "kept_type",
+    "stand_in",
 ]
