@@ -67,6 +67,7 @@ class Source:
         self.things, self.forgets_each = list(things), forgets_each
         self.forgotten: list[Any] = []
         self.failures: list[Exception] = []
+        self.unfinished: list[Any] = []
 
     def cut(self, budget: int | None) -> Slice | None:
         if self.failures:
@@ -74,6 +75,13 @@ class Source:
         taken = self.things[:1] if budget is not None else list(self.things)
         del self.things[: len(taken)]
         return Slice(taken) if taken else None
+
+    def settling(self) -> frozenset[str]:
+        """What is unfinished. One of it is finished by the next look."""
+        there = frozenset(self.unfinished)
+        self.things += self.unfinished[:1]
+        del self.unfinished[:1]
+        return there
 
     def forget(self, upto: Any) -> None:
         self.forgotten.append(upto)
@@ -234,6 +242,14 @@ def once(error: Exception) -> Callable[[int], None]:
             raise left.pop()
 
     return fail
+
+
+def test_to_catch_up_is_to_have_what_was_there_and_not_finished(engine: Callable[..., Engine]) -> None:
+    it, source = engine(), Source()
+    source.unfinished = ["a", "b"]
+    loop = it.begin({"t": source})
+    assert loop.run("caught_up").epochs == 2
+    assert [cut.ranges for cut in it.history().cuts] == [{"t": ["a"]}, {"t": ["b"]}]
 
 
 def test_epochs_are_cut_computed_and_published(engine: Callable[..., Engine]) -> None:

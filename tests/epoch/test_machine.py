@@ -115,11 +115,16 @@ def then(*instructions: Instruction) -> Sequence[Instruction]:
     return instructions
 
 
+def settling(*names: str) -> frozenset[tuple[str, str]]:
+    return frozenset(("files", name) for name in names)
+
+
 RUN, LOOKED, DONE = RunAsked("caught_up"), Looked(), Done()
 EPOCH_8: list[Event] = [LOOKED, Taken(cut(8)), DONE, Finished(record(8)), DONE, DONE]
 TIDIED: list[Event] = [Failed(FAULT), Probed(None), DONE, Explained(TOLD), DONE]
 COMPUTING: list[Event] = [RUN, LOOKED, Taken(cut(8)), DONE]
 """Epoch 8 is cut and its job runs."""
+LATER: list[Event] = [LOOKED, Taken(None, settling("c"))]
 ASKED_8: list[Instruction] = [
     Look(),
     TakeInput(8),
@@ -143,6 +148,33 @@ TABLE: dict[str, tuple[State, list[Event], list[Instruction]]] = {
             *then(Look(), TakeInput(8), Wait(0.002, "idle"), Look(), TakeInput(8), Wait(0.004, "idle")),
             Look(),
         ],
+    ),
+    "to catch up, what was there is waited for until it is taken or gone": (
+        begun(),
+        [
+            RUN,
+            LOOKED,
+            Taken(None, settling("a", "b")),
+            DONE,
+            LOOKED,
+            Taken(None, settling("b")),
+            DONE,
+            *LATER,
+        ],
+        [
+            *then(Look(), TakeInput(8), Wait(0.002, "idle"), Look(), TakeInput(8), Wait(0.004, "idle")),
+            *then(Look(), TakeInput(8), Stop()),
+        ],
+    ),
+    "what comes later and is not finished is not waited for": (
+        begun(),
+        [RUN, LOOKED, Taken(None), RUN, *EPOCH_8, LOOKED, Taken(None, settling("c"))],
+        [*then(Look(), TakeInput(8), Stop()), *ASKED_8, Look(), TakeInput(9), Stop()],
+    ),
+    "without catching up nothing is waited for in particular": (
+        begun(),
+        [RunAsked(8), LOOKED, Taken(None, settling("a")), DONE],
+        [Look(), TakeInput(8), Wait(0.002, "idle"), Look()],
     ),
     "the first epoch needs no input where a view begins with a row": (
         begun(0, policy=Policy(begins=True)),

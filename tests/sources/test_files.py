@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Callable
@@ -23,9 +24,11 @@ from slipstream.core.errors import (
     FileChanged,
     FileMissing,
     MissingColumn,
+    NotOfTheFormat,
     UnreadableName,
 )
 from slipstream.sources import files
+from slipstream.sources.operations import BEFORE_IMAGES, hint, hinted
 
 pytestmark = pytest.mark.spark
 
@@ -91,7 +94,7 @@ def test_parquet_and_orc_rows(landing: Path, attach: Attach, put: Put, rows: Row
     put("a.orc", landing.parent / "o")
     for format_ in ("parquet", "orc"):
         source = attach(files(landing, format_, "id long, name string", pattern=f"*.{format_}"))
-        assert rows(source.frame(source.cut(None).range)) == [(1, "x"), (2, "y")]
+        assert rows(source.frame(source.cut(None).range)) == [(1, "x", None), (2, "y", None)]
 
 
 def test_names_with_odd_characters(landing: Path, attach: Attach, put: Put, rows: Rows) -> None:
@@ -225,6 +228,93 @@ def test_a_file_that_is_gone_is_an_error_only_if_it_is_needed(
         source.frame(recorded)
 
 
+def of_each_format(landing: Path, put: Put) -> list[tuple[str, dict[str, str] | None]]:
+    """Files that lack a column, one a format, and one of the format that has it, two seconds later."""
+    for stem, table in (("a", pa.table({"id": [1]})), ("b", pa.table({"name": ["y"], "id": [2]}))):
+        pyarrow.parquet.write_table(table, landing.parent / f"{stem}.p")
+        pyarrow.orc.write_table(table, landing.parent / f"{stem}.o")
+        put(f"{stem}.parquet", landing.parent / f"{stem}.p")
+        put(f"{stem}.orc", landing.parent / f"{stem}.o")
+    put("a.csv", "id\n1\n")
+    put("b.csv", "name,id\ny,2\n")
+    return [("parquet", None), ("orc", None), ("csv", {"header": "true"})]
+
+
+def test_a_file_that_lacks_a_column_is_rejected_as_a_whole(
+    landing: Path, attach: Attach, put: Put, rows: Rows
+) -> None:
+    for format_, options in of_each_format(landing, put):
+        source = attach(
+            files(landing, format_, "id long, name string", pattern=f"*.{format_}", options=options),
+            name=format_,
+        )
+        assert source.can_reject
+        cut = source.cut(None)
+        frame = source.frame(cut.range)
+        assert rows(frame.where("_slipstream_bad IS NULL"), "id", "name") == [(2, "y")]
+        assert frame.where("_slipstream_bad IS NOT NULL").count() == 1
+        why = "it has no column 'name'; it has 'id'"
+        assert rows(source.rejected(cut.range)) == [(format_, str(landing / f"a.{format_}"), None, None, why)]
+        again = attach(
+            files(landing, format_, "id long, name string", pattern=f"*.{format_}", options=options),
+            [cut.range],
+            format_,
+        )
+        assert rows(again.frame(cut.range)) == rows(frame), "the same range gives the same rows"
+
+
+def test_a_column_that_a_file_lacks_is_null_if_asked_for(
+    landing: Path, attach: Attach, put: Put, rows: Rows
+) -> None:
+    for format_, options in of_each_format(landing, put):
+        made = files(
+            landing,
+            format_,
+            "id long, name string",
+            pattern=f"*.{format_}",
+            options=options,
+            missing="null",
+        )
+        source = attach(made, name=format_)
+        frame = source.frame(source.cut(None).range)
+        assert rows(frame.where("_slipstream_bad IS NULL"), "id", "name") == [(1, None), (2, "y")]
+
+
+def test_keyed_files_that_are_bad_as_a_whole_change_nothing(
+    landing: Path, attach: Attach, put: Put, rows: Rows
+) -> None:
+    put("a.csv", "id,op\n1,insert\n")
+    made = files(landing, "csv", "id long, op string, v long", op="op", key="id", options={"header": "true"})
+    source = attach(made)
+    range_ = source.cut(None).range
+    assert rows(source.frame(range_)) == [
+        (None, None, False, None, None, None, None, "it has no column 'v'; it has 'id', 'op'")
+    ]
+
+
+def test_a_file_of_another_format_is_rejected_as_a_whole(
+    landing: Path, attach: Attach, put: Put, rows: Rows
+) -> None:
+    path = put("a.parquet", "this is no Parquet")
+    source = attach(files(landing, "parquet", "id long"))
+    range_ = source.cut(None).range
+    assert rows(source.frame(range_), "id") == [(None,)]
+    ((_, where, line, _, why),) = rows(source.rejected(range_))
+    assert (where, line) == (str(path), None)
+    assert why.startswith("not a file of the format parquet: ")
+    with pytest.raises(NotOfTheFormat, match="declare on_bad='reject'"):
+        attach(files(landing, "parquet", "id long", on_bad="fail"), name="other").cut(None)
+
+
+def test_columns_of_parquet_are_found_whatever_their_case_as_spark_finds_them(
+    landing: Path, attach: Attach, put: Put, rows: Rows
+) -> None:
+    pyarrow.parquet.write_table(pa.table({"ID": [1]}), landing.parent / "p")
+    put("a.parquet", landing.parent / "p")
+    source = attach(files(landing, "parquet", "id long"))
+    assert rows(source.frame(source.cut(None).range), "id", "_slipstream_bad") == [(1, None)]
+
+
 def test_a_missing_column_is_an_error_before_the_file_is_recorded(
     landing: Path, attach: Attach, put: Put
 ) -> None:
@@ -236,7 +326,9 @@ def test_a_missing_column_is_an_error_before_the_file_is_recorded(
     put("a.csv", "id,nmae\n1,x\n")
     for format_ in ("parquet", "orc", "csv"):
         options = {"header": "true"} if format_ == "csv" else None
-        made = files(landing, format_, "id long, name string", pattern=f"*.{format_}", options=options)
+        made = files(
+            landing, format_, "id long, name string", pattern=f"*.{format_}", options=options, on_bad="fail"
+        )
         source = attach(made, name="people")
         expected = f"the file {landing / ('a.' + format_)} has no column 'name'; it has 'id', 'nmae'. Correct"
         for _ in range(2):
@@ -282,6 +374,45 @@ def test_a_count_comes_as_diff(landing: Path, attach: Attach, put: Put, rows: Ro
     assert rows(frame) == [(1, 2, None), (2, -1, None), (3, None, "the diff column 'n' is NULL")]
 
 
+FEEDS = {
+    "delta": ["insert", "update_preimage", "update_postimage", "delete"],
+    "debezium": ["r", "c", "u", "d"],
+    "flink": ["+I", "-U", "+U", "-D"],
+    "others": ["UPSERT", "read", "update_before", "update_after"],
+}
+
+
+@pytest.mark.parametrize("feed", FEEDS)
+def test_the_words_of_other_feeds_are_understood(
+    landing: Path, attach: Attach, put: Put, rows: Rows, feed: str
+) -> None:
+    words = FEEDS[feed]
+    put("a.json", "".join(json.dumps({"id": i, "op": word}) + "\n" for i, word in enumerate(words)))
+    source = attach(files(landing, "json", "id long, op string", op="op", key="id"))
+    frame = source.frame(source.cut(None).range)
+    kept = [i for i, word in enumerate(words) if word.lower() not in BEFORE_IMAGES]
+    assert rows(frame, "id", "_slipstream_delete", "_slipstream_bad") == [
+        (i, words[i].lower() in ("d", "-d", "delete"), None) for i in kept
+    ]
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        ("del", "did you mean 'delete'?"),
+        ("Updte", "did you mean 'update'?"),
+        ("remove", "did you mean 'delete'?"),
+        (" insert", "did you mean 'insert'?"),
+        ("t", "it empties the table, and has no key: delete the rows by key"),
+        ("TRUNCATE", "it empties the table, and has no key: delete the rows by key"),
+        ("zap", "known are insert, update, upsert, delete and what feeds write for these"),
+    ],
+)
+def test_an_unknown_word_is_answered_with_what_to_write(word: str, said: str) -> None:
+    assert hint(word) == said
+    assert hinted(f"unknown operation '{word}'") == f"unknown operation '{word}': {said}"
+
+
 def test_operations(landing: Path, attach: Attach, put: Put, rows: Rows) -> None:
     words = ["insert", "i", "c", "create", "r", "+I", "UPDATE", "u", "+U", "delete", "D", "-D", "-U", "zap"]
     put(
@@ -303,7 +434,10 @@ def test_operations(landing: Path, attach: Attach, put: Put, rows: Rows) -> None
         (14, False, "unknown operation NULL"),
     ]
     assert rows(source.rejected(cut.range), "line", "reason") == [
-        (14, "unknown operation 'zap'"),
+        (
+            14,
+            "unknown operation 'zap': known are insert, update, upsert, delete and what feeds write for these",
+        ),
         (15, "unknown operation NULL"),
     ]
 

@@ -88,6 +88,21 @@ def test_a_file_that_grew_since_the_last_look_waits_on(folder: Path) -> None:
     assert names(looked) == ["a"]
 
 
+def test_what_is_there_and_not_finished_is_settling(folder: Path) -> None:
+    written = in_place(folder / "a", "1")
+    (folder / "empty").touch()
+    (folder / "hidden.tmp").write_text("1")
+    clock = ManualClock(written)
+    looked = make(folder, clock)
+    assert names(looked) == []
+    assert looked.settling() == {"a"}
+    clock.advance(1.1)
+    looked.look()
+    assert looked.settling() == {"a"}, "it can be taken, and was not"
+    looked.consume(list(looked.ready()))
+    assert looked.settling() == set()
+
+
 def test_an_old_file_is_ready_at_the_first_look(folder: Path) -> None:
     written = in_place(folder / "a", "1")
     assert names(make(folder, ManualClock(written + 3600))) == ["a"]

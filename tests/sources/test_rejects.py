@@ -12,6 +12,7 @@ import pyarrow.parquet
 import pytest
 
 from slipstream.sources import files
+from slipstream.sources.operations import hint
 from slipstream.sources.rejects import Bad, TextLayout, locate, reason
 
 Attach = Callable[..., Any]
@@ -159,5 +160,40 @@ def test_binary_formats_reject_unknown_operations(
     range_ = source.cut(None).range
     assert source.can_reject
     assert rows(source.rejected(range_)) == [
-        ("feed", str(path), None, '{"id":2,"op":"zap"}', "unknown operation 'zap'")
+        ("feed", str(path), None, '{"id":2,"op":"zap"}', f"unknown operation 'zap': {hint('zap')}")
     ]
+
+
+BYTES = b'{"id":1,"s":"x"}\n{"id":12,"s":"caf\xe9"}\n{"id":3,"s":"\xc3\xa9"}\n{"id": \xff\n{"id":4,"s":"y"}\n'
+
+
+def test_a_row_that_is_not_utf_8_is_rejected(landing: Path, attach: Attach, put: Put, rows: Rows) -> None:
+    (landing.parent / "a").write_bytes(BYTES)
+    path = put("a.json", landing.parent / "a")
+    source = attach(files(landing, "json", "id long, s string"))
+    range_ = source.cut(None).range
+    batch = source.spark.read.option("mode", "DROPMALFORMED").schema("id long, s string").json(str(path))
+    good = source.frame(range_).where("_slipstream_bad IS NULL")
+    assert rows(good, "id", "s") == rows(batch) == [(1, "x"), (3, "é"), (4, "y")]
+    assert rows(source.rejected(range_)) == [
+        ("input", str(path), 2, '{"id":12,"s":"caf\ufffd"}', "not valid UTF-8"),
+        ("input", str(path), 4, '{"id": \ufffd', "not valid UTF-8"),
+    ]
+
+
+@pytest.mark.parametrize("format_", ["csv", "text"])
+def test_bytes_that_are_not_utf_8_are_taken_as_spark_takes_them(
+    landing: Path, attach: Attach, put: Put, rows: Rows, format_: str
+) -> None:
+    (landing.parent / "a").write_bytes(b"1,caf\xe9\nx\xff,2\n")
+    path = put("a", landing.parent / "a")
+    schema = "id long, s string" if format_ == "csv" else "value string"
+    source = attach(files(landing, format_, schema))
+    range_ = source.cut(None).range
+    frame = source.frame(range_)
+    good = frame.where("_slipstream_bad IS NULL") if format_ == "csv" else frame
+    batch = source.spark.read.schema(schema).option("mode", "DROPMALFORMED").format(format_).load(str(path))
+    assert rows(good, *source.row_schema.names) == rows(batch)
+    if format_ == "csv":
+        why = "id: cannot be read as BIGINT from 'x\ufffd'"
+        assert rows(source.rejected(range_)) == [("input", str(path), 2, "x\ufffd,2", why)]

@@ -18,6 +18,7 @@ from pyspark.sql.types import StructType
 
 from slipstream.core.errors import BadSourceOption, MissingColumn
 from slipstream.sources import ranged, stream
+from slipstream.sources.operations import hint
 
 pytestmark = pytest.mark.spark
 
@@ -236,7 +237,7 @@ def test_ranged_rejects_unknown_operations(attach: Attach, rows: Rows) -> None:
     made = ranged(*numbers([1]), schema="id long, op string", op="op", key="id", order="offset")
     source = attach(made, name="feed")
     rejected = rows(source.rejected(source.cut(None).range))
-    assert rejected == [("feed", None, None, '{"id":0}', "unknown operation 'x'")]
+    assert rejected == [("feed", None, None, '{"id":0}', f"unknown operation 'x': {hint('x')}")]
 
 
 def test_ranged_names_the_columns_that_are_missing(attach: Attach) -> None:

@@ -37,6 +37,7 @@ from slipstream.epoch import (
     SparkJob,
     Watermarks,
 )
+from slipstream.epoch.rejects import begin_rejects
 from slipstream.plan import LateView, Record, View
 from slipstream.sources import Source
 from slipstream.store.catalog import Catalog, SourceEntry, ViewEntry
@@ -116,6 +117,8 @@ def assemble(
         final = _rebuilt(catalog, known, anew.views, claim.incarnation, past.frontier)
         if anew.views:
             rebuild(claim, anew)
+        had = {name for name in rejects if f"{name}_rejected" in known}
+        begin_rejects(claim.store.root, claim.incarnation, rejects, had, past.frontier)
         claim.write_catalog(final)
         claim.fence(past.frontier, final.traces())
         histories = [each.trace for each in contents.values()] + [each.trace for each in rejects.values()]

@@ -184,7 +184,7 @@ class MissingColumn(SlipstreamError):
     def __init__(self, source: str, where: str, missing: Iterable[str], found: Iterable[str]) -> None:
         super().__init__(
             f"Source '{source}': {where} has no column {listed(missing)}; it has {listed(found)}. Correct the "
-            f"schema= of the source, or take this out of its input."
+            f"schema= of the source, or take this out of its input; for files, missing='null' reads it as NULL."
         )
 
 
@@ -892,4 +892,15 @@ class Placeholder(SlipstreamError):
         )
         super().__init__(
             f".{asked} was called on what stands for the {kind} '{name}' in queries, and has no rows. Call {remedy}."
+        )
+
+
+class NotOfTheFormat(SlipstreamError):
+    """A file is not of the format that its source declares."""
+
+    def __init__(self, source: str, path: str, given: str, said: str) -> None:
+        super().__init__(
+            f"Source '{source}': {path} is not a file of the format {given} ({said}). Take it out of the folder, leave "
+            "such files out with pattern=, or declare on_bad='reject' to have it named in the view "
+            f"'{source}_rejected'."
         )

@@ -100,6 +100,7 @@ class Input(Forgetful, Protocol):
     """What the loop needs of a source."""
 
     def cut(self, budget: int | None) -> Slice | None: ...
+    def settling(self) -> frozenset[str]: ...
 
 
 @dataclass(frozen=True)
@@ -268,7 +269,7 @@ class Loop:
             case Look():
                 return self._look()
             case TakeInput():
-                return Taken(self._take(question))
+                return Taken(self._take(question), self._settling())
             case RecordCut(cut=cut):
                 crash_point("epoch.before_cut")
                 self._ledger.cut(cut)
@@ -314,6 +315,12 @@ class Loop:
         amounts = {name: taken.amount for name, taken in self._slices.items()}
         self._begun, self._slices = _Begun(started, began, amounts), {}
         return Cut(asked.epoch, started, ranges, self._watermarks.next())
+
+    def _settling(self) -> frozenset[tuple[str, str]]:
+        """What a run that is to catch up has to wait for."""
+        if self._state.until != "caught_up":
+            return frozenset()
+        return frozenset((name, each) for name, source in self._inputs.items() for each in source.settling())
 
     def _given(self, cut: Cut, failing: bool) -> Given:
         return Given(cut, self._watermarks.reached, failing)

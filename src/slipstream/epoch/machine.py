@@ -10,7 +10,7 @@ answer, and until it has come nothing else is decided: so there is never more th
 | Look | too much is unsafe | Wait, then Look: input waits, and the engine shows that it lives |
 | Look | all is well | of the first pending cut: RecordCut, or Compute if it is on record; else TakeInput |
 | TakeInput | a cut | RecordCut |
-| TakeInput | nothing new | Wait, then Look; Stop, if that is what was asked for |
+| TakeInput | nothing new | Wait, then Look; Stop, if that is what was asked for and nothing settles |
 | RecordCut | done | Compute |
 | Compute | the record of the epoch | Publish |
 | Compute | failed | Probe: is the store another's, is the disk the cause? |
@@ -27,6 +27,9 @@ answer, and until it has come nothing else is decided: so there is never more th
 over epochs whose cuts are known. They are taken in order, before any new input. A failed epoch is *dropped*, so that
 the next start cuts it anew, to where the input goes by then: a row that no view can take may have been taken back.
 One that was computed before is not dropped: its input is not at fault, and others have seen what it came to.
+
+**Catching up.** A run that is to catch up waits for input that was there when it first looked and may not be taken yet,
+because its writer may not be done; it does not wait for any that came later.
 
 **Publishing.** The record of a computed epoch is made once. If it cannot be appended, it is kept and appended later,
 even by a later `run`; the epoch is not computed a second time.
@@ -112,9 +115,10 @@ class Looked:
 
 @dataclass(frozen=True)
 class Taken:
-    """What the sources have for the next epoch."""
+    """What the sources have for the next epoch. settling: what is there, by source, and may not be taken yet."""
 
     cut: Cut | None
+    settling: frozenset[tuple[str, str]] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -294,6 +298,7 @@ class State:
     pending: cuts that are still to be computed, in order. recorded: cuts up to this epoch are on record. once: epochs
     up to this one were computed before. dropped: epochs that failed at least once. catch_up: the next new cut takes
     all there is. record: that of an epoch that is computed and not known to be published.
+    awaited: input that was there when the run first looked, and may not be taken yet.
     asked: what is to be answered next. again: what is asked again once `trouble` is over. left: seconds until the disk
     is probed. error: of the epoch in hand, which failed; damage: the same, where layers are to be healed.
     """
@@ -309,6 +314,7 @@ class State:
 
     until: Until = None
     stopping: bool = False
+    awaited: frozenset[tuple[str, str]] | None = None
     asked: Question | None = None
     again: Question | None = None
     trouble: StoreTrouble | None = None
@@ -384,10 +390,10 @@ def decide(state: State, event: Event) -> Decision:
     match state.asked, event:
         case Look(), Looked(exposure=exposure):
             return _looked(state, exposure)
-        case TakeInput(), Taken(cut=None):
-            return _without_input(state)
-        case TakeInput(), Taken(cut=Cut() as cut):
-            return _ask(replace(state, pending=(cut,), catch_up=False), RecordCut(cut))
+        case TakeInput(), Taken(cut=None, settling=settling):
+            return _without_input(_awaiting(state, settling))
+        case TakeInput(), Taken(cut=Cut() as cut, settling=settling):
+            return _ask(replace(_awaiting(state, settling), pending=(cut,), catch_up=False), RecordCut(cut))
         case RecordCut(cut=cut), Done():
             return _ask(replace(state, recorded=cut.epoch), Compute(cut, state.failing))
         case Compute(), Finished(record=record):
@@ -415,7 +421,13 @@ def decide(state: State, event: Event) -> Decision:
 def _begun(state: State, until: Until) -> Decision:
     """A run begins, perhaps after one that was interrupted at any point."""
     state = replace(
-        _settled(state), until=until, stopping=False, heals=0, pause=state.policy.first_pause, backoff=0.0
+        _settled(state),
+        until=until,
+        stopping=False,
+        awaited=None,
+        heals=0,
+        pause=state.policy.first_pause,
+        backoff=0.0,
     )
     if state.record is not None:
         return _ask(state, Publish(state.record), Beat(state.frontier))
@@ -443,8 +455,13 @@ def _looked(state: State, exposure: Exposure) -> Decision:
     return _ask(state, Compute(cut, state.failing))
 
 
+def _awaiting(state: State, settling: frozenset[tuple[str, str]]) -> State:
+    """Of what settles, a run waits for that which was there when it first looked."""
+    return replace(state, awaited=settling if state.awaited is None else state.awaited & settling)
+
+
 def _without_input(state: State) -> Decision:
-    if state.until == "caught_up":
+    if state.until == "caught_up" and not state.awaited:
         return _stop(state, None)
     longer = min(2 * state.pause, state.policy.longest_pause)
     return _ask(replace(state, pause=longer), Wait(state.pause, "idle"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -10,8 +10,9 @@ from typing import Protocol
 import pyarrow as pa
 
 from slipstream.core.errors import BadInput
+from slipstream.core.permissions import make_folders
 from slipstream.store.records import JSON, Cut
-from slipstream.trace import Span, TraceWriter
+from slipstream.trace import PLACES, LayerName, Span, TraceWriter, layer_schema, list_layers, write_layer
 
 
 class Judging(Protocol):
@@ -47,6 +48,17 @@ def write_rejects(
             if sources[name].on_bad == "fail":
                 raise BadInput(name, bad[name], table.slice(0, 1).to_pylist())
         writer(each.trace).write(cut.epoch, Span.whole(), table)
+
+
+def begin_rejects(
+    root: Path, incarnation: int, rejects: Mapping[str, Rejects], known: Collection[str], epoch: int
+) -> None:
+    """Have nothing, up to an epoch, in the traces of sources that had none so far. known: the sources that had one."""
+    for name, each in rejects.items() if epoch else ():
+        if name not in known and not list_layers(root / each.trace):
+            make_folders(root / each.trace, root)
+            nothing = LayerName(incarnation, 1, epoch, 0, PLACES, "flat")
+            write_layer(root / each.trace, nothing, layer_schema(each.schema), ())
 
 
 def writer_in(root: Path, incarnation: int) -> Callable[[str], TraceWriter]:

@@ -57,6 +57,7 @@ from pyspark.sql.types import (
 
 from slipstream.core.columns import BAD, INSTEAD, INTERNAL, ORDER, UNREAD, field_twice, repeated, type_in
 from slipstream.core.errors import BadSourceOption, SourceNotAttached, UnknownColumn
+from slipstream.sources.operations import with_hints
 
 JSON = Any
 """A range or an offset: whatever `json.dumps` takes."""
@@ -270,6 +271,10 @@ class Source(ABC):
         """How much a range is, in units; None where that is not known without reading it."""
         return None
 
+    def settling(self) -> frozenset[str]:
+        """What is there already and may not be cut yet: its writer may not be done. Asked after `cut` gave nothing."""
+        return frozenset()
+
     @abstractmethod
     def backlog(self) -> int:
         """How much is there that was not yet cut, in units. Cheap."""
@@ -292,7 +297,7 @@ class Source(ABC):
             F.lit(None).cast("string").alias("file"),
             F.lit(None).cast("long").alias("line"),
             F.to_json(F.struct(*(quoted(field) for field in self.row_schema.fieldNames()))).alias("raw"),
-            F.col(BAD).alias("reason"),
+            with_hints(F.col(BAD)).alias("reason"),
         )
 
     def forget(self, upto: JSON) -> None:

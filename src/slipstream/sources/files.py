@@ -1,8 +1,9 @@
 """New files in a folder, each read exactly once.
 
-A range is `{"files": [[name, size, mtime_ns], ...]}`: names in the folder, so the folder itself may be moved. Before
-a frame is made, every file is compared with what was recorded; a file that changed or is gone is an error. That a file
-was read is never forgotten: what a summary of old ranges names is in `taken`.
+A range is `{"files": [[name, size, mtime_ns], ...]}`: names in the folder, so the folder itself may be moved; files
+that are bad as a whole are in it too, and under `"bad"`, by name, why. Before a frame is made, every file is compared
+with what was recorded; a file that changed or is gone is an error. That a file was read is never forgotten: what a
+summary of old ranges names is in `taken`.
 
 Which rows are bad must not depend on the query. Spark's readers skip what a query does not use: they parse only the
 columns it needs, and drop rows that a pushed-down filter rejects before looking at the rest. So the frame of a JSON or
@@ -10,9 +11,12 @@ CSV source has, right above the file scan, a filter that is always true, mention
 deterministic in Spark's eyes: no column can be pruned and no other filter pushed below it. Its first term decides, so
 it costs next to nothing.
 
-The columns of a file are checked when it is cut, before it is recorded, so that a file which does not fit stops the
-source and not the replay. JSON is the exception, as in Spark: a key that is absent is NULL. CSV files with a header
-are read by their own header, in whatever order its columns are.
+The columns of a file are checked when it is cut: one that lacks a column, or is not of its format at all, is a single
+bad row, without a line. With `missing="null"` the column is NULL instead, as in Spark, and as a key that is absent from
+JSON always is. CSV files with a header are read by their own header, in whatever order its columns are.
+
+A row of JSON that is not UTF-8 cannot be read, and is bad. In CSV and text Spark takes such bytes as they come, and so
+does this.
 """
 
 from __future__ import annotations
@@ -37,6 +41,7 @@ from slipstream.core.errors import (
     FileChanged,
     FileMissing,
     MissingColumn,
+    NotOfTheFormat,
     UnreadableName,
     listed,
 )
@@ -44,6 +49,7 @@ from slipstream.core.permissions import make_folders
 from slipstream.sources.base import JSON, Cut, Source, quoted, summed, type_name
 from slipstream.sources.leaf import FilesTemplate
 from slipstream.sources.listing import Listing
+from slipstream.sources.operations import with_hints
 from slipstream.sources.rejects import INPUT, OUTPUT, TextLayout, explain_batches
 from slipstream.sources.shape import shaped
 from slipstream.sources.taken import Seen, Taken
@@ -52,12 +58,13 @@ FORMATS = ("csv", "json", "orc", "parquet", "text")
 PARSED = ("csv", "json")
 OURS = ("mode", "columnnameofcorruptrecord", "columnpruning", "enforceschema", "path", "inferschema")
 RAW = f"{INTERNAL}raw"
-PATH, BLOCK, ROW, TEXT, NULLS, MARK, UNREAD = (
-    f"{INTERNAL}{each}" for each in ("path", "block", "row", "text", "nulls", "mark", "unread")
+PATH, BLOCK, ROW, TEXT, NULLS, MARK, UNREAD, DECODED = (
+    f"{INTERNAL}{each}" for each in ("path", "block", "row", "text", "nulls", "mark", "unread", "decoded")
 )
 ARCHIVE = "_archive"
 
 AfterSafe = Literal["keep", "delete", "archive"]
+Missing = Literal["bad", "null"]
 
 Layout = tuple[str, ...]
 """The columns of a CSV file by its header; empty where the declared schema says it all."""
@@ -84,6 +91,7 @@ class Files(Source):
         settle: str | float,
         clock: Clock,
         after_safe: AfterSafe,
+        missing: Missing,
     ) -> None:
         self.path = self.input_folder = _local(path)
         self.format = format
@@ -98,6 +106,11 @@ class Files(Source):
                 f"after_safe='{after_safe}' is not one of {listed(get_args(AfterSafe))}",
                 "choose one of these",
             )
+        if missing not in get_args(Missing):
+            raise BadSourceOption(
+                f"missing='{missing}' is not one of {listed(get_args(Missing))}", "choose one of these"
+            )
+        self._missing = missing
         self._listing = Listing(
             self.path, pattern, seconds(settle), clock, self._file_changed, in_order=key is not None
         )
@@ -107,7 +120,7 @@ class Files(Source):
 
     @property
     def can_reject(self) -> bool:
-        return self.format in PARSED or super().can_reject
+        return self.format != "text" or super().can_reject
 
     @property
     def goes_by_zone(self) -> bool:
@@ -147,18 +160,24 @@ class Files(Source):
     def cut(self, budget: int | None) -> Cut | None:
         self._listing.look()
         taken: list[Seen] = []
+        bad: dict[str, str] = {}
         amount = 0
         for file in self._listing.ready():
             full = budget is not None and amount + file.size > budget
             if taken and (full or len(taken) == self._max_files):
                 break
-            self._check_file(file)
+            if (wrong := self._wrong_with(file)) is not None:
+                bad[file.name] = wrong
             taken.append(file)
             amount += file.size
         if not taken:
             return None
         self._listing.consume(taken)
-        return Cut({"files": [[file.name, file.size, file.mtime_ns] for file in taken]}, amount)
+        range_ = {"files": [[file.name, file.size, file.mtime_ns] for file in taken]}
+        return Cut({**range_, "bad": bad} if bad else range_, amount)
+
+    def settling(self) -> frozenset[str]:
+        return self._listing.settling()
 
     def size(self, range: JSON) -> int | None:  # noqa: A002
         return sum(file.size for file in _files(range))
@@ -197,6 +216,8 @@ class Files(Source):
 
     def frame(self, range: JSON) -> DataFrame:  # noqa: A002
         frames = [self._layout_frame(layout, paths) for layout, paths in self._by_layout(range).items()]
+        if bad := self._bad_files(range):
+            frames.append(self._bad_frame(bad))
         whole = frames[0]
         for frame in frames[1:]:
             whole = whole.unionByName(frame)
@@ -204,6 +225,9 @@ class Files(Source):
 
     def rejected(self, range: JSON) -> DataFrame:  # noqa: A002
         parts = [self._layout_rejects(layout, paths) for layout, paths in self._by_layout(range).items()]
+        if bad := self._bad_files(range):
+            told = [(path, None, None, reason) for path, reason in bad.items()]
+            parts.append(self.spark.createDataFrame(told, OUTPUT))
         whole = parts[0]
         for part in parts[1:]:
             whole = whole.unionByName(part)
@@ -212,6 +236,7 @@ class Files(Source):
     def _by_layout(self, range_: JSON) -> dict[Layout, list[str]]:
         """The recorded files, checked to be unchanged, by the columns that they have."""
         groups: dict[Layout, list[str]] = {}
+        bad = range_.get("bad", {})
         for file in _files(range_):
             path = self.path / file.name
             try:
@@ -221,9 +246,23 @@ class Files(Source):
             now = Seen(file.name, details.st_size, details.st_mtime_ns)
             if now != file:
                 raise self._file_changed(file, now)
+            if file.name in bad:
+                continue
             layout = self._csv_header(path) if self._header else ()
             groups.setdefault(layout, []).append(str(path))
         return groups
+
+    def _bad_files(self, range_: JSON) -> dict[str, str]:
+        """Why files are bad as a whole, by path."""
+        there = {file.name for file in _files(range_)}
+        return {str(self.path / name): why for name, why in range_.get("bad", {}).items() if name in there}
+
+    def _bad_frame(self, bad: Mapping[str, str]) -> DataFrame:
+        """Files that are bad as a whole, each as a bad row."""
+        none = self.spark.createDataFrame([(reason,) for reason in bad.values()], f"{BAD} string")
+        empty = (F.lit(None).cast(field.dataType).alias(field.name) for field in self.schema)
+        order = [F.lit(None).cast(field.dataType) for field in self.order_fields]
+        return shaped(none.select(*empty, BAD), self.schema, self.changes, order, F.col(BAD))
 
     def _layout_frame(self, layout: Layout, paths: Sequence[str]) -> DataFrame:
         template = self._templates.get(layout)
@@ -236,7 +275,7 @@ class Files(Source):
         names = self.schema.fieldNames()
         nulls = F.array_compact(F.array(*(F.when(F.col(quoted(n)).isNull(), F.lit(n)) for n in names)))
         written = F.to_json(F.struct(*(quoted(name) for name in names)))
-        raw = F.col(RAW) if self.format in PARSED else written
+        raw = F.make_valid_utf8(RAW) if self.format in PARSED else written
         # A row that was read has a reason of its own; one that was not gets it from its text.
         unread = F.col(RAW).isNotNull() if self.format in PARSED else F.lit(False)
         extra = [
@@ -245,8 +284,11 @@ class Files(Source):
             F.monotonically_increasing_id().alias(ROW),
             raw.alias(TEXT),
             nulls.alias(NULLS),
-            (F.col(quoted(mark)).cast("string") if mark else F.lit(None).cast("string")).alias(MARK),
+            F.make_valid_utf8(
+                F.col(quoted(mark)).cast("string") if mark else F.lit(None).cast("string")
+            ).alias(MARK),
             unread.alias(UNREAD),
+            (F.is_valid_utf8(RAW) if self.format in PARSED else F.lit(True)).alias(DECODED),
         ]
         bad = (
             FilesTemplate(self._shaped(self._read(layout), extra))
@@ -259,7 +301,9 @@ class Files(Source):
                 F.col(TEXT).alias("raw"),
                 F.col(NULLS).alias("nulls"),
                 F.col(MARK).alias("mark"),
-                F.when(~F.col(UNREAD), F.col(BAD)).alias("reason"),
+                F.when(~F.col(UNREAD), F.make_valid_utf8(BAD))
+                .when(~F.col(DECODED), F.lit("not valid UTF-8"))
+                .alias("reason"),
                 BLOCK,
                 ROW,
             )
@@ -269,7 +313,10 @@ class Files(Source):
         )
         if self.format not in PARSED:
             return bad.select(
-                F.col("path").alias("file"), F.lit(None).cast("long").alias("line"), "raw", "reason"
+                F.col("path").alias("file"),
+                F.lit(None).cast("long").alias("line"),
+                "raw",
+                with_hints(F.col("reason")).alias("reason"),
             )
         types = {field.name: type_name(field.dataType) for field in self.schema}
         columns = tuple((name, types.get(name, "STRING")) for name in layout or names)
@@ -298,7 +345,12 @@ class Files(Source):
             for column in every:
                 barrier = barrier | column
             read = read.where(barrier)
-        return read
+        lacking = [field for field in self.schema if field.name not in schema.names]
+        return (
+            read.withColumns({field.name: F.lit(None).cast(field.dataType) for field in lacking})
+            if lacking
+            else read
+        )
 
     def _shaped(self, read: DataFrame, extra: Sequence[Column] = ()) -> DataFrame:
         order: list[Column] = []
@@ -310,24 +362,44 @@ class Files(Source):
                 F.monotonically_increasing_id(),
             ]
         unreadable = F.when(F.col(RAW).isNotNull(), F.lit("unreadable")) if self.format in PARSED else None
+        if unreadable is None and self.can_reject:
+            unreadable = F.lit(None).cast("string")
         return shaped(read, self.schema, self.changes, order, unreadable, extra)
 
-    def _check_file(self, file: Seen) -> None:
-        """Find out now what would else stop the epoch, or every replay of it."""
+    def _wrong_with(self, file: Seen) -> str | None:
+        """Find out now what would else stop the epoch, or every replay of it: what is wrong with a file that is bad."""
         path = self.path / file.name
         if ":" in file.name:
             raise UnreadableName(self.name, str(path))
-        if self.format == "parquet":
-            found: Sequence[str] = pyarrow.parquet.read_schema(path).names
-        elif self.format == "orc":
-            found = pyarrow.orc.ORCFile(path).schema.names
-        elif self._header:
-            found = self._csv_header(path)
-        else:
-            return
+        try:
+            found = self._columns(path)
+        except pa.ArrowInvalid as error:
+            wrong = f"not a file of the format {self.format}: {str(error).splitlines()[0]}"
+            if self.on_bad == "fail":
+                raise NotOfTheFormat(self.name, str(path), self.format, str(error)) from None
+            return wrong
+        if found is None or self._missing == "null":
+            return None
         missing = [name for name in self.schema.fieldNames() if name not in found]
-        if missing:
+        if missing and not self._header and not self._case_sensitive():
+            there = {name.lower() for name in found}
+            missing = [name for name in missing if name.lower() not in there]
+        if not missing:
+            return None
+        if self.on_bad == "fail":
             raise MissingColumn(self.name, f"the file {path}", missing, found)
+        return f"it has no column {listed(missing)}; it has {listed(found)}"
+
+    def _columns(self, path: Path) -> Sequence[str] | None:
+        """The columns that a file says it has; None where its format has no place to say so."""
+        if self.format == "parquet":
+            return [str(name) for name in pyarrow.parquet.read_schema(path).names]
+        if self.format == "orc":
+            return [str(name) for name in pyarrow.orc.ORCFile(path).schema.names]
+        return self._csv_header(path) if self._header else None
+
+    def _case_sensitive(self) -> bool:
+        return self.spark.conf.get("spark.sql.caseSensitive") == "true"
 
     def _csv_header(self, path: Path) -> Layout:
         encoding = self._option("encoding", self._option("charset", "utf-8"))
@@ -357,12 +429,14 @@ def files(
     settle: str | float = "1s",
     clock: Clock | None = None,
     after_safe: AfterSafe = "keep",
+    missing: Missing = "bad",
 ) -> Files:
     """A source of the files that appear in the folder `path`, which need not exist yet.
 
     `options` are those of Spark's reader for the format. Files are best written elsewhere and renamed into the folder;
     one that is written in place is taken when it has not changed for `settle`. With `after_safe`, files are deleted or
-    moved to the subfolder `_archive` once the epochs that read them are safe on the app's replicas.
+    moved to the subfolder `_archive` once the epochs that read them are safe on the app's replicas. A file that lacks a
+    column is bad as a whole, or has NULL there with `missing="null"`.
     """
     return Files(
         path,
@@ -378,6 +452,7 @@ def files(
         settle,
         clock or SystemClock(),
         after_safe,
+        missing,
     )
 
 

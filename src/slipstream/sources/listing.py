@@ -162,6 +162,11 @@ class Listing:
         ready = sum(file.size for file in self._ready.values())
         return ready + sum(file.size for file in self._waiting.values() if file is not None)
 
+    def settling(self) -> frozenset[str]:
+        """The files that are there and were not consumed, without those that are empty."""
+        waiting = (name for name, file in self._waiting.items() if file is None or file.size)
+        return frozenset((*waiting, *self._ready))
+
     def close(self) -> None:
         if self._watch is not None:
             self._watch.close()

@@ -40,8 +40,8 @@ from slipstream.core.errors import BadRow, BadSourceOption, InputLost, SourceClo
 from slipstream.core.permissions import make_folders
 from slipstream.sources.base import JSON, Changes, Cut, Source, last_range, summed
 from slipstream.sources.leaf import ArrowFrames, write_arrow_stream
+from slipstream.sources.operations import BEFORE_IMAGES, DELETES, UPSERTS, hint
 from slipstream.sources.rows import Rows, arrow_schema, table
-from slipstream.sources.shape import BEFORE_IMAGE, DELETES, UPSERTS
 
 TOGETHER = 4096
 _LOG = logging.getLogger("slipstream.engine")
@@ -221,7 +221,8 @@ class Memory(Source):
         columns: list[pa.Array | pa.ChunkedArray]
         changes = self.changes
         if changes.op is not None:
-            given = given.filter(pc.not_equal(_lower(given, changes.op), BEFORE_IMAGE), "emit_null")
+            before = pc.is_in(_lower(given, changes.op), pa.array(BEFORE_IMAGES))
+            given = given.filter(pc.invert(before))
             _check_all(
                 pc.is_in(_lower(given, changes.op), pa.array([*UPSERTS, *DELETES])), given, changes.op, name
             )
@@ -369,6 +370,6 @@ def _check_all(fine: pa.ChunkedArray, given: pa.Table, column: str, source: str)
             wrong = (
                 f"{column}: NULL is no diff"
                 if value is None and pa.types.is_integer(given[column].type)
-                else (f"{column}: unknown operation {value!r}")
+                else f"{column}: unknown operation {value!r}" + ("" if value is None else f": {hint(value)}")
             )
             raise BadRow(source, f"row {row}", wrong, f"{column} is one of {', '.join([*UPSERTS, *DELETES])}")

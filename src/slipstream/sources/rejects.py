@@ -20,6 +20,8 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
+from slipstream.sources.operations import hinted
+
 SHOWN = 60
 
 
@@ -77,7 +79,7 @@ class Bad:
 def reason(layout: TextLayout, bad: Bad) -> str:
     """Why the row is bad, in a few words."""
     if bad.reason is not None:
-        return bad.reason
+        return hinted(bad.reason) or ""
     raw = bad.raw or ""
     if layout.format == "csv":
         count, expected = len(layout.tokens(raw)), len(layout.columns)

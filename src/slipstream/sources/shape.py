@@ -1,8 +1,4 @@
-"""The columns of a source's frame, given the columns that it declared.
-
-An operation is one of these words, in any case: what common change feeds write. An update's before-image (`-U`)
-says nothing that the after-image does not, so such rows are left out; anything else is a bad row.
-"""
+"""The columns of a source's frame, given the columns that it declared."""
 
 from __future__ import annotations
 
@@ -14,10 +10,7 @@ from pyspark.sql.types import StructType
 
 from slipstream.core.columns import BAD, DELETE, DIFF, ORDER
 from slipstream.sources.base import Changes, quoted
-
-UPSERTS = ("insert", "i", "c", "create", "r", "+i", "update", "u", "+u")
-DELETES = ("delete", "d", "-d")
-BEFORE_IMAGE = "-u"
+from slipstream.sources.operations import BEFORE_IMAGES, DELETES, UPSERTS
 
 
 def shaped(
@@ -32,7 +25,11 @@ def shaped(
 
     `unreadable` is NULL for rows that could be parsed and otherwise says why not; `extra` columns come last.
     """
-    rows = read if changes.op is None else read.where(~_op(changes).eqNullSafe(BEFORE_IMAGE))
+    rows = (
+        read
+        if changes.op is None
+        else read.where(~F.coalesce(_op(changes).isin(*BEFORE_IMAGES), F.lit(False)))
+    )
     columns = [F.col(quoted(field.name)) for field in schema if field.name not in changes.hidden]
     if changes.mode == "diff":
         columns.append(F.col(quoted(str(changes.diff))).cast("long").alias(DIFF))

@@ -75,6 +75,9 @@ class ModelSource:
         self._taken.update(fresh)
         return Taken(fresh, len(fresh))
 
+    def settling(self) -> frozenset[str]:
+        return frozenset()
+
     def folded(self, before: JSON, ranges: Sequence[JSON]) -> JSON:
         return sorted({*(before or ()), *(file for taken in ranges for file in taken)})
 
