@@ -63,6 +63,14 @@ def make_totals(folder: Path, keys: int, sizes: Sizes, load: bool = False) -> No
             _write_totals(folder / phase / "totals", number, random.integers(0, keys, rows), random)
 
 
+def make_pieces(folder: Path, sizes: Sizes, pieces: int) -> None:
+    """Totals of `KEYS` keys, with so many files of ten rows to warm up with before anything else."""
+    random = np.random.default_rng(pieces)
+    for number in range(pieces):
+        _write_totals(folder / "load" / "totals", number, random.integers(0, KEYS, 10), random)
+    make_totals(folder, KEYS, sizes)
+
+
 def make_shop(folder: Path, customers: int, changes: int, sizes: Sizes) -> None:
     """Orders of random customers, and beside each file of orders one in which `changes` customers move
     country.

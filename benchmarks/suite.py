@@ -13,7 +13,7 @@ from statistics import median
 from typing import Any, Literal
 
 from benchmarks.age import age
-from benchmarks.data import KEYS, Sizes, make_shop, make_totals, warmed
+from benchmarks.data import KEYS, Sizes, make_pieces, make_shop, make_totals, warmed
 from benchmarks.durability import recovery, safety, stage_backlog, stall, storage
 from benchmarks.job import Engine, Job, Measured, percentile
 from benchmarks.lab import Lab, SideError, WrongAnswer
@@ -47,6 +47,7 @@ class Scale:
     customers: int = 100_000
     state_keys: tuple[int, int] = (100_000, 10_000_000)
     state_files: int = 60
+    pieces: int = 10_000
     delays: Sequence[float] = (0.0, 0.05, 0.2, 1.0)
     delayed_files: int = 100
     recovery_keys: tuple[int, int] = (2_000_000, 20_000_000)
@@ -77,6 +78,7 @@ QUICK = Scale(
     customers=10_000,
     state_keys=(10_000, 500_000),
     state_files=10,
+    pieces=1_000,
     delays=(0.0, 0.2),
     delayed_files=12,
     recovery_keys=(20_000, 200_000),
@@ -203,6 +205,22 @@ def state(lab: Lab, scale: Scale) -> list[Finding]:
     return findings
 
 
+def manyfiles(lab: Lab, scale: Scale) -> list[Finding]:
+    """So many files of ten rows in one pass, against the same rows in ten epochs of one file each; Slipstream only."""
+    files, each = scale.pieces, 10
+    warm = [files] * scale.warm_up
+    many = lab.stage(
+        "pieces", lambda folder: make_pieces(folder, Sizes(warm, timed=[each] * files), files // 5)
+    )
+    few = lab.stage(
+        "tenths", lambda folder: make_pieces(folder, Sizes(warm, timed=[files] * each), files // 5)
+    )
+    pass_ = lab.measure(Job("slipstream", "totals", many))
+    tenths = lab.measure(Job("slipstream", "totals", few, files_per_batch=1))
+    what = f"{files:,} files of {each} rows in one pass, against {each} epochs of {files:,} rows"
+    return [Finding("manyfiles", what, "ms", pass_.seconds, tenths.seconds, Target("at_most", 2))]
+
+
 def floor(lab: Lab, scale: Scale) -> list[Finding]:
     """How far a small epoch is above an empty Spark job of its shape, and where its time goes."""
     epoch = lab.measure(_stage_small(lab, scale))
@@ -321,6 +339,7 @@ Name = Literal[
     "visible",
     "join",
     "state",
+    "manyfiles",
     "floor",
     "storage",
     "safety",
@@ -339,6 +358,7 @@ BENCHMARKS: dict[Name, Callable[[Lab, Scale], list[Finding]]] = {
     "visible": visible,
     "join": join,
     "state": state,
+    "manyfiles": manyfiles,
     "floor": floor,
     "storage": storage,
     "safety": safety,

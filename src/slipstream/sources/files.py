@@ -22,6 +22,7 @@ does this.
 from __future__ import annotations
 
 import re
+import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal, get_args
@@ -47,7 +48,8 @@ from slipstream.core.errors import (
 )
 from slipstream.core.permissions import make_folders
 from slipstream.sources.base import JSON, Cut, Source, quoted, summed, type_name
-from slipstream.sources.leaf import FilesTemplate
+from slipstream.sources.bundle import is_bundle, lines_of
+from slipstream.sources.leaf import ArrowFrames, FilesTemplate, write_arrow_stream
 from slipstream.sources.listing import Listing
 from slipstream.sources.operations import with_hints
 from slipstream.sources.rejects import INPUT, OUTPUT, TextLayout, explain_batches
@@ -56,6 +58,7 @@ from slipstream.sources.taken import Seen, Taken
 
 FORMATS = ("csv", "json", "orc", "parquet", "text")
 PARSED = ("csv", "json")
+LINES = (*PARSED, "text")
 OURS = ("mode", "columnnameofcorruptrecord", "columnpruning", "enforceschema", "path", "inferschema")
 RAW = f"{INTERNAL}raw"
 PATH, BLOCK, ROW, TEXT, NULLS, MARK, UNREAD, DECODED = (
@@ -139,6 +142,7 @@ class Files(Source):
         self._nothing = folder / "nothing"
         make_folders(self._nothing, folder.parents[1])
         self._folder = folder
+        self._lines = ArrowFrames(spark, StructType([StructField("value", StringType())]))
         self._listing.settle(None if base is None else Taken(name, folder, base["segments"]))
         for range_ in consumed:
             self._listing.consume(_files(range_))
@@ -215,7 +219,15 @@ class Files(Source):
         )
 
     def frame(self, range: JSON) -> DataFrame:  # noqa: A002
-        frames = [self._layout_frame(layout, paths) for layout, paths in self._by_layout(range).items()]
+        layouts = self._by_layout(range)
+        sizes = [file.size for file in _files(range)]
+        bundled = self.format in LINES and is_bundle(sizes, self.options)
+        if self.changes.mode == "keyed" and len(layouts) > 1:
+            bundled = False  # rows of one file would not know their place among those of another
+        frames = []
+        for layout, paths in layouts.items():
+            frame = self._bundle_frame(layout, paths) if bundled else None
+            frames.append(self._layout_frame(layout, paths) if frame is None else frame)
         if bad := self._bad_files(range):
             frames.append(self._bad_frame(bad))
         whole = frames[0]
@@ -263,6 +275,20 @@ class Files(Source):
         empty = (F.lit(None).cast(field.dataType).alias(field.name) for field in self.schema)
         order = [F.lit(None).cast(field.dataType) for field in self.order_fields]
         return shaped(none.select(*empty, BAD), self.schema, self.changes, order, F.col(BAD))
+
+    def _bundle_frame(self, layout: Layout, paths: Sequence[str]) -> DataFrame | None:
+        """The frame of many small files of text, in their order; None where Spark is to read them."""
+        lines = lines_of(paths, header=self._header)
+        if lines is None:
+            return None
+        file = self._folder / f".{uuid.uuid4().hex[:12]}.lines"
+        try:
+            pieces = self.spark.sparkContext.defaultParallelism
+            write_arrow_stream(lines, file, -(-lines.num_rows // pieces) or 1)
+            given = self._lines.over(file)
+        finally:
+            file.unlink(missing_ok=True)
+        return self._shaped(self._read(layout, given), from_lines=True)
 
     def _layout_frame(self, layout: Layout, paths: Sequence[str]) -> DataFrame:
         template = self._templates.get(layout)
@@ -323,8 +349,8 @@ class Files(Source):
         text = TextLayout(self.format, columns, self.options, mark)
         return bad.mapInArrow(explain_batches(text, names), OUTPUT)
 
-    def _read(self, layout: Layout) -> DataFrame:
-        """The declared columns of files as Spark parses them, and the text of rows that it could not parse.
+    def _read(self, layout: Layout, lines: DataFrame | None = None) -> DataFrame:
+        """The declared columns of files (or lines) as Spark parses them, and the text of rows that it could not parse.
 
         It is read of an empty folder, for a template: given names of files, Spark's reader would take some characters
         in them as patterns.
@@ -338,8 +364,15 @@ class Files(Source):
         if self.format in PARSED:
             schema = StructType([*schema.fields, StructField(RAW, StringType())])
             reader = reader.options(mode="PERMISSIVE", columnNameOfCorruptRecord=RAW, columnPruning="false")
-        read = reader.schema(schema).load(_literally(self._nothing))
-        if self.format in PARSED:
+        if lines is not None:
+            reader = reader.schema(schema).options(header="false")
+            if self.format == "json":
+                read = reader.json(lines)
+            else:
+                read = reader.csv(lines) if self.format == "csv" else lines.toDF(*schema.names)
+        else:
+            read = reader.schema(schema).load(_literally(self._nothing))
+        if self.format in PARSED and lines is None:
             every = (F.col(quoted(name)).isNotNull() for name in schema.fieldNames())
             barrier = F.spark_partition_id() >= 0
             for column in every:
@@ -352,9 +385,13 @@ class Files(Source):
             else read
         )
 
-    def _shaped(self, read: DataFrame, extra: Sequence[Column] = ()) -> DataFrame:
+    def _shaped(
+        self, read: DataFrame, extra: Sequence[Column] = (), *, from_lines: bool = False
+    ) -> DataFrame:
         order: list[Column] = []
-        if self.changes.mode == "keyed":
+        if self.changes.mode == "keyed" and from_lines:
+            order = [F.lit(0).cast("long"), F.lit(""), F.lit(0).cast("long"), F.monotonically_increasing_id()]
+        elif self.changes.mode == "keyed":
             order = [
                 F.unix_millis("_metadata.file_modification_time"),
                 F.col("_metadata.file_name"),

@@ -144,8 +144,8 @@ def files_of(frame: DataFrame) -> list[str]:
     return local if len(local) == len(files) else []
 
 
-def write_arrow_stream(table: pa.Table, path: Path) -> None:
-    """Write what `ArrowFrames` reads, in pieces that Spark may give to several tasks."""
+def write_arrow_stream(table: pa.Table, path: Path, rows: int = 100_000) -> None:
+    """Write what `ArrowFrames` reads, in pieces of so many rows that Spark may give to several tasks."""
     make_empty(path)
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table, max_chunksize=100_000)
+        writer.write_table(table, max_chunksize=rows)
