@@ -109,7 +109,7 @@ def drill(
     if as_json:
         print(json.dumps({**asdict(seen), "passed": seen.passed}, indent=2))
     else:
-        from slipstream.cli import wording
+        from slipstream.observe import wording
 
         guess = "unknown" if seen.predicted_seconds is None else f"{seen.predicted_seconds:.1f} s"
         lost = "the store is lost" if seen.replicated else "the engine dies (there are no replicas)"
@@ -253,7 +253,7 @@ def _replicas_of(path: Path) -> list[str]:
 
 
 def _in_words(kind: str, epoch: int, again: int, size: int) -> str:
-    from slipstream.cli import wording
+    from slipstream.observe import wording
 
     if kind == "refuse":
         return "A start would refuse."
