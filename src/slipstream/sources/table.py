@@ -5,8 +5,8 @@ since. A *read* is numbered. The first gives all rows; each later one is compare
 gives the difference, duplicates counted: rows with a diff. A read without a difference is none.
 
 A range is `{"read": NUMBER, "at": TIME, "rows": ROWS, "parts": [...], "contents": [...]}`. Its *parts* are files of
-rows with a diff each (`sources/parts.py`); those of `contents` add up to all that the table held after it. So the last range
-is all that the next read needs. Parts that say little are joined by the next read that finds a difference
+rows with a diff each (`sources/parts.py`); those of `contents` add up to all that the table held after it. So the last
+range is all that the next read needs. Parts that say little are joined by the next read that finds a difference
 (`joined_from`), as layers are merged: a row is written anew a logarithmic number of times. No part is ever removed, as
 a view that is added later needs all of them. The range of a table that is read once has a digest of its files as they
 were `seen`.
