@@ -178,7 +178,7 @@ class App:
         self._failure: BaseException | None = None
         self._summary: Summary | None = None
         self._error: BaseException | None = None
-        self._running = self._closed = False
+        self._running = False
 
     # Declaring
 
