@@ -21,6 +21,7 @@ does this.
 
 from __future__ import annotations
 
+import os
 import re
 import uuid
 from collections.abc import Mapping, Sequence
@@ -59,6 +60,7 @@ from slipstream.sources.taken import Seen, Taken
 FORMATS = ("csv", "json", "orc", "parquet", "text")
 PARSED = ("csv", "json")
 LINES = (*PARSED, "text")
+COLUMNAR = ("orc", "parquet")
 OURS = ("mode", "columnnameofcorruptrecord", "columnpruning", "enforceschema", "path", "inferschema")
 RAW = f"{INTERNAL}raw"
 PATH, BLOCK, ROW, TEXT, NULLS, MARK, UNREAD, DECODED = (
@@ -248,20 +250,20 @@ class Files(Source):
     def _by_layout(self, range_: JSON) -> dict[Layout, list[str]]:
         """The recorded files, checked to be unchanged, by the columns that they have."""
         groups: dict[Layout, list[str]] = {}
-        bad = range_.get("bad", {})
+        bad, prefix = range_.get("bad", {}), f"{self.path}{os.sep}"
         for file in _files(range_):
-            path = self.path / file.name
+            path = prefix + file.name
             try:
-                details = path.stat()
+                details = os.stat(path)  # noqa: PTH116
             except FileNotFoundError:
-                raise FileMissing(self.name, str(path)) from None
+                raise FileMissing(self.name, path) from None
             now = Seen(file.name, details.st_size, details.st_mtime_ns)
             if now != file:
                 raise self._file_changed(file, now)
             if file.name in bad:
                 continue
-            layout = self._csv_header(path) if self._header else ()
-            groups.setdefault(layout, []).append(str(path))
+            layout = self._csv_header(Path(path)) if self._header else ()
+            groups.setdefault(layout, []).append(path)
         return groups
 
     def _bad_files(self, range_: JSON) -> dict[str, str]:
@@ -405,9 +407,11 @@ class Files(Source):
 
     def _wrong_with(self, file: Seen) -> str | None:
         """Find out now what would else stop the epoch, or every replay of it: what is wrong with a file that is bad."""
-        path = self.path / file.name
         if ":" in file.name:
-            raise UnreadableName(self.name, str(path))
+            raise UnreadableName(self.name, str(self.path / file.name))
+        if self.format not in COLUMNAR and not self._header:
+            return None
+        path = self.path / file.name
         try:
             found = self._columns(path)
         except pa.ArrowInvalid as error:
@@ -415,7 +419,7 @@ class Files(Source):
             if self.on_bad == "fail":
                 raise NotOfTheFormat(self.name, str(path), self.format, str(error)) from None
             return wrong
-        if found is None or self._missing == "null":
+        if self._missing == "null":
             return None
         missing = [name for name in self.schema.fieldNames() if name not in found]
         if missing and not self._header and not self._case_sensitive():
@@ -427,13 +431,13 @@ class Files(Source):
             raise MissingColumn(self.name, f"the file {path}", missing, found)
         return f"it has no column {listed(missing)}; it has {listed(found)}"
 
-    def _columns(self, path: Path) -> Sequence[str] | None:
-        """The columns that a file says it has; None where its format has no place to say so."""
+    def _columns(self, path: Path) -> Sequence[str]:
+        """The columns that a file says it has."""
         if self.format == "parquet":
             return [str(name) for name in pyarrow.parquet.read_schema(path).names]
         if self.format == "orc":
             return [str(name) for name in pyarrow.orc.ORCFile(path).schema.names]
-        return self._csv_header(path) if self._header else None
+        return self._csv_header(path)
 
     def _case_sensitive(self) -> bool:
         return self.spark.conf.get("spark.sql.caseSensitive") == "true"

@@ -45,7 +45,7 @@ def table(rows: Rows, schema: StructType, zone: str, source: str) -> pa.Table:
         try:
             rows = pa.Table.from_pandas(rows, preserve_index=False)
         except pa.ArrowException as cause:
-            raise BadRow(source, "the pandas DataFrame", str(cause), _ddl(schema)) from cause
+            raise BadRow(source, "the pandas DataFrame", str(cause), _ddl(schema)) from None
     if isinstance(rows, DataFrame):
         rows = rows.toArrow()
     if isinstance(rows, pa.RecordBatch):
@@ -63,7 +63,7 @@ def _from_arrow(given: pa.Table, schema: StructType, zone: str, source: str) -> 
         local = _check_arrow_table_timestamps_localize(chosen, schema, True, zone)
         fitted = local.cast(arrow_schema(schema))
     except (pa.ArrowException, PySparkException, ValueError) as cause:
-        raise BadRow(source, "the table", str(cause), _ddl(schema)) from cause
+        raise BadRow(source, "the table", str(cause), _ddl(schema)) from None
     for field in schema:
         if not field.nullable and fitted.column(field.name).null_count:
             raise BadRow(source, "the table", f"{field.name}: NULL in a NOT NULL column", _ddl(schema))
@@ -86,14 +86,14 @@ def _from_objects(given: Iterable[Any], schema: StructType, source: str) -> pa.T
                 shown = f"{field.name}: {values[i]!r} is no {type_name(field.dataType)}"
                 null = f"{field.name}: NULL in a NOT NULL column"
                 wrong = null if values[i] is None else shown
-                raise BadRow(source, f"row {number}", wrong, _ddl(schema)) from cause
+                raise BadRow(source, f"row {number}", wrong, _ddl(schema)) from None
         rows.append(tuple(values))
     if not rows:
         return arrow_schema(schema).empty_table()
     try:
         return LocalDataToArrowConversion.convert(rows, schema, False)
     except (pa.ArrowException, PySparkException, ValueError, TypeError) as cause:
-        raise BadRow(source, "a row", str(cause), _ddl(schema)) from cause
+        raise BadRow(source, "a row", str(cause), _ddl(schema)) from None
 
 
 def _values(item: Any, number: int, schema: StructType, source: str) -> list[Any]:
