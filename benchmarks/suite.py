@@ -212,9 +212,7 @@ def manyfiles(lab: Lab, scale: Scale) -> list[Finding]:
     many = lab.stage(
         "pieces", lambda folder: make_pieces(folder, Sizes(warm, timed=[each] * files), files // 5)
     )
-    few = lab.stage(
-        "tenths", lambda folder: make_pieces(folder, Sizes(warm, timed=[files] * each), files // 5)
-    )
+    few = lab.stage("tenths", lambda folder: make_pieces(folder, Sizes(warm, timed=[files] * each), 0))
     pass_ = lab.measure(Job("slipstream", "totals", many))
     tenths = lab.measure(Job("slipstream", "totals", few, files_per_batch=1))
     what = f"{files:,} files of {each} rows in one pass, against {each} epochs of {files:,} rows"

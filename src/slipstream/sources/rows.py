@@ -82,7 +82,7 @@ def _from_objects(given: Iterable[Any], schema: StructType, source: str) -> pa.T
             values[i] = _coerced(values[i], field.dataType)
             try:
                 check(values[i])
-            except PySparkException as cause:
+            except PySparkException:
                 shown = f"{field.name}: {values[i]!r} is no {type_name(field.dataType)}"
                 null = f"{field.name}: NULL in a NOT NULL column"
                 wrong = null if values[i] is None else shown
