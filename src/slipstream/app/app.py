@@ -27,7 +27,7 @@ from rich.console import Console
 
 from slipstream.app.assembly import Assembly, assemble
 from slipstream.app.catching import CatchingUp
-from slipstream.app.declared import Declared
+from slipstream.app.declared import Declared, StandIn
 from slipstream.app.definitions import Maintain, Names, Query, ViewDefinition, check_complete, inputs_of
 from slipstream.app.screens import can_animate, screen
 from slipstream.app.showing import Told, app_picture, declared_picture, view_picture
@@ -73,7 +73,6 @@ from slipstream.plan import (
     late_names,
     maintainable,
     marked_schema,
-    stand_in,
 )
 from slipstream.sources import SESSION_SETTINGS, Source
 from slipstream.spark.jvm import Remembered
@@ -339,7 +338,7 @@ class App:
 
     def _define(self, name: str, schema: StructType) -> DataFrame:
         kind = "source" if name in self._sources else "view"
-        self._placeholders[name] = stand_in(self._catalyst.placeholder(schema), name, kind)
+        self._placeholders[name] = StandIn(name, kind, self._catalyst.placeholder(schema))
         self._analyse_ready()
         return self._placeholders[name]
 

@@ -1,6 +1,6 @@
 """Plans: queries, as Spark optimised them, to operators, and these to the plan of an epoch."""
 
-from slipstream.plan.catalyst import Catalyst, Node, StandIn, stand_in
+from slipstream.plan.catalyst import Catalyst, Node
 from slipstream.plan.choosing import Choices, Fact, Looks, Pace, Unit, choose, rows_of
 from slipstream.plan.compile import Compiled, Declared, View, compile_views, maintainable
 from slipstream.plan.eventtime import late_names
@@ -30,7 +30,6 @@ __all__ = [
     "Program",
     "Record",
     "Source",
-    "StandIn",
     "TraceNames",
     "Unit",
     "View",
@@ -53,6 +52,5 @@ __all__ = [
     "recorded_schema",
     "rows_of",
     "session_settings",
-    "stand_in",
     "step_of",
 ]

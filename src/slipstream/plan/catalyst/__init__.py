@@ -13,7 +13,6 @@ from slipstream.plan.catalyst.describe import Describer
 from slipstream.plan.catalyst.handles import Expr, ExprList, Node, Type
 from slipstream.plan.catalyst.reading import SESSION, WATERMARK, WATERMARK_DELAY
 from slipstream.plan.catalyst.running import Running
-from slipstream.plan.catalyst.standin import StandIn, stand_in
 
 
 class Catalyst(Running):
@@ -29,9 +28,7 @@ __all__ = [
     "Expr",
     "ExprList",
     "Node",
-    "StandIn",
     "Type",
     "kept_schema",
     "kept_type",
-    "stand_in",
 ]
