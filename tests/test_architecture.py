@@ -88,7 +88,7 @@ REMOVERS = {
     "durability.follower": "the spool",
     "durability.fsck": "the spool",
     "durability.agent.process": "the spool",
-    "app.rebuild": "traces that are made anew, by the claim, and its scratch folder",
+    "app.backfill": "traces that are made anew, by the claim, and its scratch folder",
     "sources.files": "input that is safe, if the user says so",
     "sources.memory": "a folder of the source's own",
     "sources.parts": "a folder of the source's own",

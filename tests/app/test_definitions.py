@@ -69,6 +69,10 @@ def test_two_views_with_one_name(app: sl.App) -> None:
             NameTaken, match=r"there is a view named 'totals' already. Give this one another name"
         ):
             app.view("Totals", "SELECT * FROM orders")
+        with pytest.raises(
+            NameTaken, match=r"'totals' already.*another name, or replace its query with replace=True"
+        ):
+            app.view("totals", "SELECT k FROM orders")
         with pytest.raises(NameTaken, match=r"there is a source named 'orders' already"):
             app.view("orders", "SELECT * FROM totals")
 
@@ -201,6 +205,6 @@ def test_time_travel_and_a_changed_query(app: sl.App, spark: SparkSession, tmp_p
         with pytest.raises(
             ViewChanged,
             match=r"Changed: 'totals', 'wide'; new: 'more'; views that read these: none; unchanged, and going on: "
-            r"none. State .* with `slipstream run FILE.py --rebuild more --rebuild totals --rebuild wide`",
+            r"none. State .*FILE.py --replace` \(or `--rebuild totals --rebuild wide`",
         ):
             changed.run(until="caught_up")

@@ -31,18 +31,30 @@ READS = {"a": ("t",), "b": ("a",), "c": ("t",), "d": ("b", "c")}
 
 def test_what_reads_a_changed_view_is_rebuilt_with_it() -> None:
     declared = {**KNOWN, "a": entry("2"), "d": entry("1")}
-    assert plan_rebuild("s", KNOWN, declared, READS, ("a", "d")) == Rebuild(("a", "b", "d"), ("c",))
+    both = Rebuild(("a", "b", "d"), ("c",), added=("d",), changed=("a", "b"))
+    assert plan_rebuild("s", KNOWN, declared, READS, (), replacing=("a",)) == both
+    assert plan_rebuild("s", KNOWN, declared, READS, (), replacing=None) == both
+    assert plan_rebuild("s", KNOWN, declared, READS, ("a",)) == replace(both, forced=("a", "b"))
     assert plan_rebuild("s", KNOWN, KNOWN, READS, ()) == Rebuild((), ("a", "b", "c"))
-    assert plan_rebuild("s", KNOWN, KNOWN, READS, ("c",)) == Rebuild(("c",), ("a", "b"))
+    assert plan_rebuild("s", KNOWN, KNOWN, READS, ("c",)) == Rebuild(("c",), ("a", "b"), forced=("c",))
+
+
+def test_what_is_new_or_gone_is_no_change_of_the_others() -> None:
+    fewer = {name: KNOWN[name] for name in ("a", "b")}
+    assert plan_rebuild("s", KNOWN, fewer, READS, ()) == Rebuild((), ("a", "b"), dropped=("c",))
+    more = {**KNOWN, "d": entry("1")}
+    assert plan_rebuild("s", KNOWN, more, READS, ()) == Rebuild(("d",), ("a", "b", "c"), added=("d",))
+
+
+def test_a_view_that_must_keep_other_traces_and_means_the_same_is_computed_anew_unasked() -> None:
     moved = {**KNOWN, "c": replace(entry("1"), traces=("elsewhere",))}
-    assert plan_rebuild("s", KNOWN, moved, READS, ("c",)) == Rebuild(("c",), ("a", "b"))
-    with pytest.raises(ViewChanged, match="Changed: 'c'; new: none"):
-        plan_rebuild("s", KNOWN, moved, READS, ())
+    assert plan_rebuild("s", KNOWN, moved, READS, ()) == Rebuild(("c",), ("a", "b"))
 
 
 def test_a_reader_keeps_other_traces_when_what_it_reads_changes_and_has_not_changed_itself() -> None:
     declared = {**KNOWN, "a": entry("2"), "b": replace(entry("1"), traces=("elsewhere",))}
-    assert plan_rebuild("s", KNOWN, declared, READS, ("a",)) == Rebuild(("a", "b"), ("c",))
+    found = plan_rebuild("s", KNOWN, declared, READS, (), replacing=("a",))
+    assert found == Rebuild(("a", "b"), ("c",), changed=("a", "b"))
 
 
 def test_what_is_known_of_why_a_view_changed_is_told() -> None:
@@ -60,8 +72,9 @@ def test_what_was_not_asked_for_is_an_error_that_says_what_to_do() -> None:
         plan_rebuild("s", KNOWN, {**KNOWN, "a": entry("2"), "d": entry("1")}, READS, ("d",))
     assert str(error.value) == (
         "the store 's' was computed with other queries. Changed: 'a'; new: 'd'; views that read these: 'b'; unchanged, "
-        "and going on: 'c'. State of one query is never used for another: restore what changed, or compute all but the "
-        "unchanged from their inputs, which must still be there, with `slipstream run FILE.py --rebuild a --rebuild d`."
+        "and going on: 'c'. State of one query is never used for another: restore what changed, or have it replaced, "
+        "which computes all but the unchanged anew: `slipstream plan FILE.py` says what that takes, and `slipstream "
+        "run FILE.py --replace` (or `--rebuild a`, or app.view(..., replace=True)) does it."
     )
     with pytest.raises(UnknownView, match="there is no view named 'x'"):
         plan_rebuild("s", KNOWN, KNOWN, READS, ("x",))
@@ -72,15 +85,12 @@ def test_a_trace_of_a_removed_kind_may_be_missing_if_it_is_the_views_own_and_hol
     known = {"a": replace(entry("1"), traces=("traces/a/left-1", aside))}
     now = {"a": replace(entry("1"), traces=("traces/a/left-1",))}
     assert plan_rebuild("s", known, now, READS, (), {aside}) == Rebuild((), ("a",))
-    with pytest.raises(ViewChanged, match="Changed: 'a'; new: none"):
-        plan_rebuild("s", known, now, READS, ())
-    with pytest.raises(ViewChanged, match="Changed: 'a'; new: none"):
-        plan_rebuild("s", {"a": replace(entry("1"), traces=(aside,))}, now, READS, (), {aside})
+    assert plan_rebuild("s", known, now, READS, ()) == Rebuild(("a",), ())
+    other = {"a": replace(entry("1"), traces=(aside,))}
+    assert plan_rebuild("s", other, now, READS, (), {aside}) == Rebuild(("a",), ())
     shared = "traces/b/aside-1"
-    with pytest.raises(ViewChanged, match="Changed: 'a'; new: none"):
-        plan_rebuild(
-            "s", {"a": replace(entry("1"), traces=(shared, *now["a"].traces))}, now, READS, (), {shared}
-        )
+    sharing = {"a": replace(entry("1"), traces=(shared, *now["a"].traces))}
+    assert plan_rebuild("s", sharing, now, READS, (), {shared}) == Rebuild(("a",), ())
 
 
 def test_a_trace_of_a_removed_kind_is_idle_once_what_it_held_has_been_taken_away(tmp_path: Path) -> None:

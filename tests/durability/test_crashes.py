@@ -40,8 +40,16 @@ AT_WORK = [
 IN_A_RESTORE = ["restore.begun", "restore.fetched", "restore.before_done"]
 IN_A_TAKEOVER = "store.before_takeover"
 
-ELSEWHERE = ("epoch.", "layer.", "upkeep.", "store.before_claim", "store.after_claim", "store.in_discard")
-"""Points that are visited with Spark: tests/torture/test_crash_points.py."""
+ELSEWHERE = (
+    "epoch.",
+    "layer.",
+    "upkeep.",
+    "store.before_claim",
+    "store.after_claim",
+    "store.in_discard",
+    "backfill.",
+)
+"""Points that are visited with Spark: tests/torture/test_crash_points.py, tests/app/test_changing_crashes.py."""
 
 REPLICATING = """
 import sys

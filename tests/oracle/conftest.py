@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import slipstream as sl
+from slipstream.store.store import Store
 from slipstream.trace import validate
 
 OpenApp = Callable[..., sl.App]
@@ -41,5 +42,6 @@ def open_app(spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest
     yield made
     for app in opened:
         app.close()
-        for trace in app.store.glob("traces/*/*"):
-            validate(trace, app.epoch)
+        catalog = Store.at(app.store).catalog()
+        for trace in {*catalog.traces()} - {*catalog.past_traces()}:
+            validate(app.store / trace, app.epoch)

@@ -76,8 +76,17 @@ CASES = [
     Case("upkeep.after_remove", 1, "agent"),
 ]
 
-ELSEWHERE = ("replica.", "restore.", "store.before_begin", "store.after_begin", "store.before_takeover")
-"""Points that need no Spark: tests/durability/test_crashes.py visits them."""
+ELSEWHERE = (
+    "replica.",
+    "restore.",
+    "backfill.",
+    "store.before_begin",
+    "store.after_begin",
+    "store.before_takeover",
+)
+"""Points that need no Spark, which tests/durability/test_crashes.py visits, or an app that is changed:
+tests/app/test_changing_crashes.py.
+"""
 
 SCRIPT = """
 import json, os, sys

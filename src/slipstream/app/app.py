@@ -7,18 +7,19 @@ template is built when the app first runs.
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import TracebackType
-from typing import get_args, overload
+from typing import Literal, get_args, overload
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -27,8 +28,11 @@ from rich.console import Console
 
 from slipstream.app.assembly import Assembly, assemble
 from slipstream.app.catching import CatchingUp
-from slipstream.app.declared import Declared, StandIn
-from slipstream.app.definitions import Maintain, Names, Query, ViewDefinition, check_complete, inputs_of
+from slipstream.app.changing import Changes, Wanted
+from slipstream.app.declarations import Declarations
+from slipstream.app.declared import Declared
+from slipstream.app.definitions import Maintain, Query, ViewDefinition, given_as, inputs_of
+from slipstream.app.proposal import Proposal, propose
 from slipstream.app.screens import can_animate, screen
 from slipstream.app.showing import Told, app_picture, declared_picture, view_picture
 from slipstream.app.watching import watch
@@ -40,6 +44,8 @@ from slipstream.core.errors import (
     BadViewOption,
     DamagedSummary,
     InputGone,
+    NameTaken,
+    OnItsWay,
     RecoveryWarning,
     SessionWarning,
     SlipstreamError,
@@ -62,16 +68,9 @@ from slipstream.epoch.gone import shortened
 from slipstream.observe import Backlog, Frontiers, notes, read_frontiers, read_status
 from slipstream.observe.datasource import SlipstreamSource
 from slipstream.observe.pictures import Sample, ViewPicture, app_html, view_html
+from slipstream.observe.switching import Parts, changes_of
 from slipstream.plan import (
     Catalyst,
-    check_deterministic,
-    check_plan,
-    check_recomputed,
-    check_sql,
-    check_types,
-    keeping_watermarks,
-    late_names,
-    maintainable,
     marked_schema,
 )
 from slipstream.sources import SESSION_SETTINGS, Source
@@ -92,13 +91,15 @@ ROWS = 20
 
 _LOG = logging.getLogger("slipstream.engine")
 
-_standing_by: ContextVar[bool] = ContextVar("standing_by", default=False)
+_standing_by: ContextVar[Literal["", "standing by", "looking"]] = ContextVar("standing_by", default="")
 
 
 @contextmanager
-def standing_by() -> Iterator[None]:
-    """Apps that are opened inside leave their store to the engine that has it, until `App.stand_by`."""
-    token = _standing_by.set(True)
+def standing_by(*, looking: bool = False) -> Iterator[None]:
+    """Apps that are opened inside leave their store to the engine that has it, until `App.stand_by`. looking: they are
+    only looked at, and write nothing at all.
+    """
+    token = _standing_by.set("looking" if looking else "standing by")
     try:
         yield
     finally:
@@ -140,6 +141,7 @@ class App:
         self._events: EventLog | None = None
         root = self.store.absolute()
         opened = Store(LocalDisk(root, shared=shared), LocalLayers(root))
+        self._looking = TemporaryDirectory() if _standing_by.get() == "looking" else None
         if _standing_by.get():
             self._claim = watch_store(opened)
         else:
@@ -160,16 +162,14 @@ class App:
         except BaseException:
             self.close()
             raise
-        self._names = Names()
-        self._naming = threading.Lock()
-        self._sources: dict[str, Source] = {}
+        self._declaring = threading.RLock()
+        self._declared = Declarations(self.spark, self._catalyst)
+        self._given_as: dict[str, tuple[object, ...]] = {}
         self._rehearsable: set[str] = set()
-        self._views: dict[str, DataFrame] = {}
-        self.definitions: dict[str, ViewDefinition] = {}
-        self._waiting: list[ViewDefinition] = []
-        self._placeholders: dict[str, DataFrame] = {}
-        self._assembly: Assembly | None = None
+        self._rebuilding: set[str] = set()
+        self._assembly: tuple[int, Assembly] | None = None
         self._loop: Loop | None = None
+        self._changes: Changes | None = None
         self._listeners: list[Callable[[EpochReport], None]] = []
         self._turns: list[Callable[[int], None]] = []
         self._notices: list[Callable[[str], None]] = []
@@ -177,16 +177,30 @@ class App:
         self._failure: BaseException | None = None
         self._summary: Summary | None = None
         self._error: BaseException | None = None
-        self._running = False
+        self._running = self._closed = False
 
     # Declaring
 
-    def source(self, name: str, source: Source, *, watermark: tuple[str, str] | None = None) -> DataFrame:
+    def source(
+        self,
+        name: str,
+        source: Source,
+        *,
+        watermark: tuple[str, str] | None = None,
+        keep: bool = False,
+    ) -> DataFrame:
         """Declare an input. Returns a DataFrame that stands for it in queries.
 
         watermark: the column that is its event time, and by how much rows may come late, as in ("ts", "10 minutes").
+        keep: have the store keep its rows, as a view NAME_kept, so that views can be added and changed after its files
+        are gone.
         """
         self._check_open()
+        if not isinstance(keep, bool):
+            raise BadSourceOption(
+                f"keep={keep!r} for source '{name}': rows are kept for ever, or not at all",
+                "write keep=True, or leave it out",
+            )
         if source.forgets_each and not self._durability.replicas:
             raise BadSourceOption(
                 f"source '{name}' is to remove input that is safe, and the app has no replicas to be safe on",
@@ -198,7 +212,16 @@ class App:
                 f"source '{name}' reads the folder '{folder}', which is the store of this app or a replica of it",
                 "let input arrive in a folder of its own",
             )
-        self._names.take(name, "source")
+        with self._declaring:
+            if name in self._declared.sources:
+                return self._source_again(name, source, given_as(source, watermark, keep))
+            return self._new_source(name, source, watermark, keep)
+
+    def _new_source(
+        self, name: str, source: Source, watermark: tuple[str, str] | None, keep: bool
+    ) -> DataFrame:
+        names, given = self._declared.names, given_as(source, watermark, keep)
+        names.take(name, "source")
         source.asked_in(self.spark)
         try:
             if self._claim.held:
@@ -209,20 +232,32 @@ class App:
             if watermark is not None:
                 schema = marked_schema(self._catalyst, name, schema, watermark)
         except SlipstreamError:
-            self._names.free(name)
+            names.free(name)
             raise
         if source.can_reject:
-            self._names.take(f"{name}_rejected", "view of rejected rows")
-        self._sources[name] = source
-        self._define(name, schema)
+            names.take(f"{name}_rejected", "view of rejected rows")
+        self._given_as[name] = given
+        self._declared.source(name, source, schema, keep=keep)
+        self._take_up()
+        return self._stands_for(name, "source")
+
+    def _source_again(self, name: str, source: Source, given: tuple[object, ...]) -> DataFrame:
+        """A source that is declared once more, as by a cell that is run twice: it is the one that it was."""
+        known = self._declared.sources[name]
+        if source is not known and (source.keeps_rows or given != self._given_as[name]):
+            raise NameTaken(name, "source", "go on with the one that is there" if source.keeps_rows else None)
         return self._stands_for(name, "source")
 
     @overload
-    def view(self, name: Query, /, *, maintain: Maintain = ...) -> DataFrame: ...
+    def view(self, name: Query, /, *, maintain: Maintain = ..., replace: bool = ...) -> DataFrame: ...
     @overload
-    def view(self, name: str, query: str | Query, /, *, maintain: Maintain = ...) -> DataFrame | None: ...
+    def view(
+        self, name: str, query: str | Query, /, *, maintain: Maintain = ..., replace: bool = ...
+    ) -> DataFrame | None: ...
     @overload
-    def view(self, /, *, maintain: Maintain) -> Callable[[Query], DataFrame | None]: ...
+    def view(
+        self, /, *, maintain: Maintain = ..., replace: bool = ...
+    ) -> Callable[[Query], DataFrame | None]: ...
 
     def view(
         self,
@@ -231,6 +266,7 @@ class App:
         /,
         *,
         maintain: Maintain = "incremental",
+        replace: bool = False,
     ) -> DataFrame | Callable[[Query], DataFrame | None] | None:
         """Declare a view: a function whose parameters name its inputs (as a decorator, or with a name), or
         SQL text.
@@ -238,34 +274,33 @@ class App:
         With `maintain="recompute"` every epoch computes the query anew, over all of its input: for what cannot be
         maintained by its changes. Returns a DataFrame that stands for the view in queries, or None while an
         input is not declared yet; without a query, a decorator.
+
+        A view may be declared at any time. Once the app has begun, it is computed over all input that was taken so far
+        and joins the others at one epoch: beside the epochs, where they run in another thread (`await_views`), else
+        before the next. Declared again with the same meaning it is what it was; with another one it is an error, unless
+        `replace` says that it takes the place of what it was.
         """
         self._check_open()
         if maintain not in get_args(Maintain):
             raise BadViewOption(f"maintain={maintain!r}", [repr(each) for each in get_args(Maintain)])
         if name is None and query is None:
-            return lambda function: self.view(function, maintain=maintain)
+            return lambda function: self.view(function, maintain=maintain, replace=replace)
         if callable(name):
             definition = ViewDefinition(name.__name__, inputs_of(name), name, maintain)
         elif isinstance(name, str) and isinstance(query, str):
-            definition = replace(self._from_sql(name, query), maintain=maintain)
+            definition = dataclasses.replace(self._declared.from_sql(name, query), maintain=maintain)
         elif isinstance(name, str) and callable(query):
             definition = ViewDefinition(name, inputs_of(query), query, maintain)
         else:
             raise TypeError("app.view takes a function, or a name and a function or SQL text")
-        self._names.take(definition.name, "view")
-        self._waiting.append(definition)
-        try:
-            self._analyse_ready()
-        except BaseException:
-            if definition not in self._waiting and definition.name not in self._placeholders:
-                self._names.free(definition.name)
-            raise
-        known = definition.name in self._placeholders
-        return self._stands_for(definition.name, "view") if known else None
+        with self._declaring:
+            known = self._declared.view(definition, may_replace=replace)
+            self._take_up()
+            return None if known is None else self._stands_for(definition.name, "view")
 
     def _stands_for(self, name: str, kind: str) -> DataFrame:
         """What stands for a source or view in queries, and shows it in a notebook."""
-        frame = self._placeholders[name]
+        frame = self._declared.placeholders[name]
 
         def picture() -> str:
             read, plan = partial(self._now, name), partial(self.explain, name)
@@ -273,74 +308,35 @@ class App:
 
         return Declared(name, kind, frame, picture)
 
-    def _from_sql(self, name: str, text: str) -> ViewDefinition:
-        check_sql(self._catalyst, name, text)
-        mentioned = [each for each in self._catalyst.relations(text) if not self._is_table(each)]
+    def drop(self, name: str) -> None:
+        """Take a view away, with all that it keeps and its history. One that another view reads cannot be."""
+        with self._declaring:
+            self._declared.drop(name)
+            self._take_up()
 
-        def query(*frames: DataFrame) -> DataFrame:
-            return self._with_names(dict(zip(mentioned, frames, strict=True)), text)
+    def rebuild(self, name: str) -> None:
+        """Compute a view, and what reads it, anew from all input that was taken. Their history begins anew, too."""
+        with self._declaring:
+            if name not in self._declared.definitions:
+                raise UnknownView(name, self._declared.definitions)
+            self._rebuilding.add(name)
+            self._declared.version += 1
+            self._take_up()
 
-        return ViewDefinition(name, tuple(self._names.known_as(each) for each in mentioned), query)
-
-    def _is_table(self, name: str) -> bool:
-        """Whether SQL names a table of Spark's catalog and nothing of this app."""
-        return self._names.known_as(name) not in self._names and self._exists(name)
-
-    def _exists(self, name: str) -> bool:
-        """Whether Spark's catalog has a table or a view of this name, which is one word however it is written."""
-        return self.spark.catalog.tableExists(f"`{name.replace('`', '``')}`")
-
-    def _with_names(self, frames: dict[str, DataFrame], text: str) -> DataFrame:
-        """Spark's answer to SQL in which some names stand for frames, for as long as it takes to analyse it. Temporary
-        views of the user's own that have such a name are put back.
+    def await_views(self, timeout: float | None = None) -> bool:
+        """Wait until the app is what is declared: views that were added or replaced while it runs are there, dropped
+        ones are gone. False if the timeout passes before; an error if they cannot be taken up.
         """
-        with self._naming:
-            catalog = self.spark.catalog
-            own = {name: self.spark.table(f"`{name}`") for name in frames if self._is_temporary(name)}
-            for name, frame in frames.items():
-                frame.createOrReplaceTempView(name)
-            try:
-                return self.spark.sql(text)
-            finally:
-                for name in frames:
-                    catalog.dropTempView(name)
-                for name, frame in own.items():
-                    frame.createOrReplaceTempView(name)
+        self._ready()
+        assert self._changes is not None
+        made = self._changes.wait(lambda: self._declared.version, timeout)
+        self._changes.check(self._declared.version)
+        return made
 
-    def _is_temporary(self, name: str) -> bool:
-        """Whether the user has a temporary view of this name."""
-        return self._exists(name) and self.spark.catalog.getTable(name).isTemporary
-
-    def _analyse_ready(self) -> None:
-        """Analyse every waiting view whose inputs are all known; each may be what another waits for."""
-        ready = [view for view in self._waiting if all(name in self._placeholders for name in view.inputs)]
-        while ready:
-            for view in ready:
-                self._waiting.remove(view)
-                with keeping_watermarks(self._catalyst, view.name):
-                    frame = view.frame(self._placeholders[name] for name in view.inputs)
-                check_deterministic(self._catalyst, view.name, self._catalyst.analysed(frame))
-                known = {self._catalyst.leaf_of(each) for each in self._placeholders.values()}
-                plan = maintainable(self._catalyst, frame)
-                check_types(self._catalyst, view.name, plan)
-                if view.maintain == "recompute":
-                    check_recomputed(self._catalyst, view.name, plan, known)
-                else:
-                    check_plan(self._catalyst, view.name, plan, known)
-                    for late in late_names(self._catalyst, view.name, plan):
-                        self._names.take(late, "view of late rows")
-                self._views[view.name] = frame
-                self.definitions[view.name] = view
-                self._define(view.name, frame.schema)
-            ready = [
-                view for view in self._waiting if all(name in self._placeholders for name in view.inputs)
-            ]
-
-    def _define(self, name: str, schema: StructType) -> DataFrame:
-        kind = "source" if name in self._sources else "view"
-        self._placeholders[name] = StandIn(name, kind, self._catalyst.placeholder(schema))
-        self._analyse_ready()
-        return self._placeholders[name]
+    @property
+    def definitions(self) -> dict[str, ViewDefinition]:
+        """The views that are declared, and how."""
+        return self._declared.definitions
 
     # Running
 
@@ -377,8 +373,26 @@ class App:
             raise ValueError(f"until={until!r}: give 'caught_up', the number of an epoch, or None")
         self._reraise()
         loop = self._ready()
-        with active_session_kept(self._jvm), self._noting_errors(), self._bar(until, progress):
+        assert self._changes is not None
+        if not self._changes.active:
+            self._changes.check(self._declared.version)
+        with (
+            self._under_way(),
+            active_session_kept(self._jvm),
+            self._noting_errors(),
+            self._bar(until, progress),
+        ):
             return loop.run(until)
+
+    @contextmanager
+    def _under_way(self) -> Iterator[None]:
+        """A run: what is declared meanwhile is taken up beside it."""
+        assert self._changes is not None
+        self._changes.begin_run()
+        try:
+            yield
+        finally:
+            self._changes.end_run()
 
     @contextmanager
     def _noting_errors(self) -> Iterator[None]:
@@ -413,6 +427,9 @@ class App:
         loop = self._ready()
         if self._thread is not None and self._thread.is_alive():
             return self
+        changes = self._changes
+        assert changes is not None
+        changes.begin_run()  # what is declared from here on is taken up beside it
 
         def work() -> None:
             try:
@@ -421,6 +438,7 @@ class App:
             except BaseException as error:  # handed to whoever calls next
                 self._failure = error
             finally:
+                changes.end_run()
                 loop.wake()
 
         self._thread = threading.Thread(target=work, name=f"slipstream-{self.name}", daemon=True)
@@ -451,16 +469,20 @@ class App:
             if getattr(self, "_loop", None) is not None:
                 self.stop()
         finally:
+            if getattr(self, "_changes", None) is not None and self._changes is not None:
+                self._changes.stop(self.spark)
             if getattr(self, "_loop", None) is not None and self._loop is not None:
                 self._loop.close()
                 self._loop = None
-            for source in getattr(self, "_sources", {}).values():
+            for source in self._sources.values():
                 source.close()
             if self._owns_spark:
                 self.spark.stop()
             if self._events is not None:
                 stop_logging(self._events, "engine")
             self._claim.release()
+            if self._looking is not None:
+                self._looking.cleanup()
 
     def __enter__(self) -> App:
         return self
@@ -520,7 +542,7 @@ class App:
         views = {view.lower(): view for view in self._catalog()}  # Spark's names do not heed case
         mentioned = [name for name in self._catalyst.relations(text) if name.lower() in views]
         frames = {name: self._load(views[name.lower()], epoch) for name in mentioned}
-        return self._with_names(frames, text)
+        return self._declared.with_names(frames, text)
 
     def watch(
         self,
@@ -567,7 +589,7 @@ class App:
         elif self._loop is None:
             state = "not run yet"
         kinds = {**dict.fromkeys(self._sources, "source"), **dict.fromkeys(self.definitions, "view")}
-        kinds |= {view.name: "view" for view in self._waiting}
+        kinds |= {view.name: "view" for view in self._declared.waiting}
         status = partial(read_status, self._claim.store.root)
         return Told(self.name, state, kinds, self._error, status, self.backlog)
 
@@ -587,6 +609,16 @@ class App:
             loop = self._ready()
             note = notes(self._claim.store.root, loop.frontier, loop.measured())
         return "\n\n".join(f"{name}\n{step.render(1, note)}" for name, step in steps.items())
+
+    def plan(self) -> Proposal:
+        """What the next run would do first, with nothing changed: which views go on, which are computed from what, what
+        cannot be, and how long it should take. To be printed.
+        """
+        with self._declaring, active_session_kept(self._jvm):
+            self._declared.check_complete()
+            asked = (*self._asked.rebuild, *sorted(self._rebuilding))
+            assembly = self._assemble(self._declared.copied(), asked, compared=False)
+        return propose(assembly, self._claim.store)
 
     def steps(self, view: str | None = None) -> dict[str, Step]:
         """What `explain` tells, as data: the last operator of each view, or of one, and what feeds it."""
@@ -631,6 +663,10 @@ class App:
 
     def _made_folder(self, source: str) -> Path:
         """Where a source may keep what it must, which whoever may read the store may read."""
+        if self._looking is not None:
+            folder = Path(self._looking.name) / SOURCES / source
+            folder.mkdir(parents=True, exist_ok=True)
+            return folder
         disk = self._claim.store.disk
         if not self._claim.held:
             disk.make_folder("")
@@ -639,7 +675,8 @@ class App:
 
     def _attach(self, name: str, source: Source) -> None:
         """Give a source its place. A summary of old input that does not prove itself is made anew from all of it."""
-        past, folder = self._past, self._made_folder(name)
+        past = self._past if self._loop is None else read_lineage(self._claim.store.disk).history
+        folder = self._made_folder(name)
         try:
             source.attach(name, self._epochs, folder, past.taken(name), past.summary(name))
         except DamagedSummary:
@@ -661,17 +698,53 @@ class App:
             raise AppClosed(self.name, str(self.store))
 
     def _ready(self) -> Loop:
+        """The loop; while no run is under way, with all that is declared."""
         self._check_open()
         if self._loop is None:
             if not self._claim.held:
                 raise StandingBy(str(self.store))
             assert self._started is not None, "a claimed store is started"
             self._started = self._without_gone(self._started)
-            with active_session_kept(self._jvm):
-                self._loop = self._assembled().loop(self._started)
+            with self._declaring, active_session_kept(self._jvm):
+                assembly = self._assembled()
+                running = assembly.loop(self._started)
+                self._rebuilding.clear()
+                self._changes = Changes(running, assembly, self._declared.version, self._clock)
+            self._loop = running.loop
             self._loop.listeners, self._loop.turns = self._listeners, self._turns
             self._loop.notices = self._notices
+        elif self._changes is not None and not self._changes.made(self._declared.version):
+            if self._changes.active:
+                self._take_up()
+            else:
+                with self._declaring, active_session_kept(self._jvm):
+                    self._declared.check_complete()
+                    self._changes.now(self._wanted())
         return self._loop
+
+    def _take_up(self) -> None:
+        """Begin to make the app what is declared, if a run is under way; else it is made so when it is needed."""
+        if self._changes is not None and self._changes.active:
+            self._changes.beside(self._wanted)
+
+    def _wanted(self) -> Wanted:
+        with self._declaring:
+            declared, asked = self._declared.copied(), tuple(sorted(self._rebuilding))
+            self._rebuilding.clear()
+
+            def assembled() -> Assembly:
+                with active_session_kept(self._jvm):
+                    return self._assemble(declared, asked)
+
+            known = self._changes.assembly.catalog.views if self._changes is not None else {}
+            own = declared.definitions.keys() - {*declared.kept.values()}
+            names = sorted(name for name in own if name not in known or name in declared.replacing)
+            return Wanted(declared.version, tuple(names), assembled)
+
+    @property
+    def _sources(self) -> dict[str, Source]:
+        declared = getattr(self, "_declared", None)
+        return {} if declared is None else declared.sources
 
     def _without_gone(self, started: Started) -> Started:
         """Let go, with consent, of input that is gone and that epochs which were cut still need."""
@@ -689,29 +762,41 @@ class App:
         told = f"{short.epochs}: input that is gone is left out ({short.told})"
         _LOG.warning("input that is gone is left out", extra=fields(epoch=history.frontier, cause=told))
         warnings.warn(f"{self.name}: accepted: {told}", RecoveryWarning, stacklevel=4)
-        return replace(started, lineage=replace(lineage, history=history))
+        return dataclasses.replace(started, lineage=dataclasses.replace(lineage, history=history))
 
     def _assembled(self) -> Assembly:
-        if self._assembly is None:
-            check_complete(self._waiting, self._placeholders)
-            self._assembly = assemble(
-                spark=self._epochs,
-                claim=self._claim,
-                sources=self._sources,
-                views=self._views,
-                recomputed={n for n, view in self.definitions.items() if view.maintain == "recompute"},
-                placeholders=self._placeholders,
-                inputs={name: view.inputs for name, view in self.definitions.items()},
-                shards=self.shards,
-                target=self._target,
-                history=self._history,
-                settings=self._settings,
-                clock=self._clock,
-                past=self._past,
-                durability=self._durability,
-                asked=self._asked.rebuild,
-            )
-        return self._assembly
+        """What is declared, as it would run."""
+        version = self._declared.version
+        if self._changes is not None and self._changes.version == version:
+            return self._changes.assembly
+        if self._assembly is None or self._assembly[0] != version:
+            self._declared.check_complete()
+            asked = (*self._asked.rebuild, *sorted(self._rebuilding))
+            self._assembly = version, self._assemble(self._declared.copied(), asked)
+        return self._assembly[1]
+
+    def _assemble(self, declared: Declarations, asked: Sequence[str], *, compared: bool = True) -> Assembly:
+        definitions = declared.definitions
+        return assemble(
+            spark=self._epochs,
+            claim=self._claim,
+            sources=declared.sources,
+            views=declared.views,
+            recomputed={n for n, view in definitions.items() if view.maintain == "recompute"},
+            placeholders=declared.placeholders,
+            inputs={name: view.inputs for name, view in definitions.items()},
+            shards=self.shards,
+            target=self._target,
+            history=self._history,
+            settings=self._settings,
+            clock=self._clock,
+            past=self._past,
+            durability=self._durability,
+            asked=asked,
+            replacing=None if self._asked.replace else declared.replacing,
+            compared=compared,
+            kept=declared.kept,
+        )
 
     def _reraise(self) -> None:
         failure, self._failure = self._failure, None
@@ -724,19 +809,28 @@ class App:
 
     def _entry(self, view: str) -> ViewEntry:
         self._ready()
-        return self._claim.store.view(view)
+        known = self._claim.store.catalog()
+        if view in self._declared.definitions and view not in known.views and self._changes is not None:
+            self._changes.check(self._declared.version)
+            raise OnItsWay(view)
+        return known.view(view)
 
     def _load(self, view: str, as_of: int, since: int | None = None, in_order: bool = False) -> DataFrame:
         """A view's contents, or its changes, as a frame: read by the workers that run the epochs, which are warm. Two
         columns of a view may have one name, so they are read by their places.
         """
-        entry = self._entry(view)
+        now = self._entry(view)
+        entry = now.at(as_of)
         fields = list(StructType.fromJson(entry.schema))
         contents = Contents.described(entry.contents)
         check_there(self._claim.store, view, as_of, since, base=not contents.is_bag)
+        root = str(self._claim.store.root)
+        reading: Reading | Parts = Reading(contents, root, self.shards, as_of)
         if since is not None:
             fields += [StructField(name, LongType()) for name in contents.beside]
-        reading = Reading(contents, str(self._claim.store.root), self.shards, as_of, since)
+            stretches = now.between(since, as_of)
+            described = [(Contents.described(was.contents), after, upto) for was, after, upto in stretches]
+            reading = changes_of(view, described, root, self.shards)
         names, by_place = [field.name for field in fields], places(len(fields))
         schema = StructType(
             [

@@ -1,28 +1,34 @@
-"""From declarations to a running loop: compile every view, build the template, check the store, start the
-loop.
+"""From declarations to a running loop: compile every view, build the template, compare with the store, start the loop;
+and from other declarations to the same loop, which goes on with them.
+
+A store is changed between two epochs, in an order that no crash can harm: the traces of new views are put in place, all
+is flushed (behind the epoch at which these begin nobody can go back, not even after a power cut), the catalog names
+them, and only then traces that nobody has any more are removed.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import LongType, StringType, StructField, StructType
 
+from slipstream.app.backfill import Backfill, clear, remove_trace
+from slipstream.app.describing import catalog_of, contents_of, reads_of, rejects_of
 from slipstream.app.planning import Declared, Plans
-from slipstream.app.rebuild import Rebuild, carry_out, idle_traces, plan_rebuild
+from slipstream.app.rebuild import Rebuild, idle_traces, plan_rebuild, succeeding
 from slipstream.core.clock import Clock
+from slipstream.core.crashing import crash_point
+from slipstream.core.errors import ViewChanged
 from slipstream.core.settings import Durability, History, Limits, Settings
-from slipstream.dataflow.contents import Contents, recorded
+from slipstream.dataflow.contents import Contents
 from slipstream.dataflow.graph import Step
 from slipstream.durability.agent import Agent, Charge, rest_within
+from slipstream.durability.board import read_replication
 from slipstream.durability.frontiers import Watching
 from slipstream.durability.ledger import StoreLedger, Upkeep
+from slipstream.durability.persist import flush_after
 from slipstream.durability.restore import heal_store
 from slipstream.durability.start import Started
 from slipstream.durability.work import LocalWork
@@ -38,23 +44,210 @@ from slipstream.epoch import (
     Watermarks,
 )
 from slipstream.epoch.rejects import begin_rejects
-from slipstream.plan import LateView, Record, View
 from slipstream.sources import Source
-from slipstream.store.catalog import Catalog, SourceEntry, ViewEntry
+from slipstream.spark.session import EPOCH_POOL
+from slipstream.store.catalog import Catalog, ViewEntry, owner_of
 from slipstream.store.history import History as Past
-from slipstream.store.lineage import read_whole
-from slipstream.store.records import JSON
-from slipstream.store.store import Claim
+from slipstream.store.store import Claim, Store
 from slipstream.trace import Span, shard_span
+
+
+@dataclass
+class Running:
+    """An app that runs: its loop, and what the loop writes down in."""
+
+    loop: Loop
+    ledger: StoreLedger
+    started: Started
+    spark: SparkSession
+
+    def job_group(self, name: str) -> None:
+        """Have Spark know the jobs of this thread by a name, so that they can be ended."""
+        self.spark.sparkContext.setJobGroup(name, name, interruptOnCancel=True)
+
+
+@dataclass(frozen=True)
+class Changing:
+    """A change of an app on its way: what is computed anew, and what computes it, if anything is."""
+
+    rebuild: Rebuild
+    backfill: Backfill | None
 
 
 @dataclass(frozen=True)
 class Assembly:
-    """Everything that is fixed while an app runs."""
+    """Everything that is made of one set of declarations."""
 
-    steps: dict[str, Step]
-    loop: Callable[[Started], Loop]
+    spark: SparkSession
+    plans: Plans
+    sources: Mapping[str, Source]
+    used: Mapping[str, Source]
+    contents: Mapping[str, Contents]
+    rejects: Mapping[str, Rejects]
+    late: Mapping[str, str]
+    delays: Mapping[str, int]
+    catalog: Catalog
+    inputs: Mapping[str, tuple[str, ...]]
+    shards: int
+    target: float
+    history: History
+    settings: Settings
+    clock: Clock
+    durability: Durability
+    asked: Collection[str]
+    replacing: Collection[str] | None
+    kept: Mapping[str, str]
     rehearsal: Rehearsal
+
+    @property
+    def steps(self) -> dict[str, Step]:
+        return self.plans.steps
+
+    def compare(self, claim: Claim, frontier: int) -> Rebuild:
+        """What this asks for of a store; an error where it is more than the user has agreed to."""
+        known = claim.store.catalog().views if frontier else self.catalog.views
+        idle = idle_traces(claim.store.root, known, frontier)
+        wanted = self.asked if frontier else ()
+        root = str(claim.store.root)
+        return plan_rebuild(root, known, self.catalog.views, self.inputs, wanted, idle, self.replacing)
+
+    def proposed(self, known: Mapping[str, ViewEntry], store: Store, frontier: int) -> tuple[Rebuild, bool]:
+        """What this would do to a store, whoever has agreed to it; and whether all of that was agreed to."""
+        views, root = known if frontier else self.catalog.views, store.root
+        wanted, idle = self.asked if frontier else (), idle_traces(root, views, frontier)
+        given = (str(root), views, self.catalog.views, self.inputs, wanted, idle)
+        try:
+            return plan_rebuild(*given, self.replacing), True
+        except ViewChanged:
+            return plan_rebuild(*given, None), False
+
+    def nearest(self, rebuild: Rebuild) -> dict[str, str]:
+        """Of the inputs of views that are computed, those that are read from what a view holds, and which: a view that
+        goes on itself, a source from its kept rows.
+        """
+        needed = {name for view in rebuild.views for name in self.inputs[view]}
+        holders = {name: self.kept.get(name, name) for name in sorted(needed)}
+        return {name: view for name, view in holders.items() if view in rebuild.reused}
+
+    def begin(self, claim: Claim, frontier: int) -> Changing:
+        """Begin to change a store to this, with nothing computed yet."""
+        rebuild = self.compare(claim, frontier)
+        if not rebuild.views:
+            return Changing(rebuild, None)
+        known = claim.store.catalog().views
+        held = {name: known[view] for name, view in self.nearest(rebuild).items()}
+        template = self.plans.backfilling(rebuild.views, held)
+        read = {name for view in rebuild.views for name in self.inputs[view]} - held.keys()
+        sources = {name: source for name, source in self.used.items() if name in read}
+        backfill = Backfill(self.spark, claim, template, sources, held, self.shards)
+        backfill.begin()
+        return Changing(rebuild, backfill)
+
+    def place(self, changing: Changing) -> None:
+        """Put in place what is computed so far: nobody reads it before the rest is. Not where traces are replaced."""
+        if changing.backfill is not None:
+            changing.backfill.place(self.catalog.traces(), ())
+
+    def take_up(self, claim: Claim, changing: Changing, epoch: int, kept: int) -> Catalog:
+        """Make a store that of these declarations, as of its newest epoch, with all computed up to that."""
+        rebuild, backfill = changing.rebuild, changing.backfill
+        known = claim.store.catalog() if epoch else Catalog()
+        placed: set[str] = set()
+        if backfill is not None:
+            assert backfill.upto == epoch, (
+                f"computed up to epoch {backfill.upto}, and to be taken up at {epoch}"
+            )
+            if rebuild.forced:
+                claim.write_catalog(known.without(set(rebuild.forced)))
+            wanted = self.catalog.traces()
+            forced = {trace for trace in wanted if owner_of(trace) in rebuild.forced}
+            stay = Catalog(views={name: known.views[name] for name in rebuild.reused}).traces()
+            backfill.place(wanted, forced - set(stay))
+            placed = backfill.placed
+        had = {name for name in self.rejects if f"{name}_rejected" in known.views}
+        begin_rejects(claim.store.root, claim.incarnation, self.rejects, had, epoch)
+        if placed:
+            said = read_replication(claim.store.disk)
+            flush_after(claim.store, said.persisted if said.incarnation == claim.incarnation else 0)
+        final = succeeding(self.catalog, known.views, rebuild, placed, claim.incarnation, epoch, kept)
+        claim.write_catalog(final)
+        crash_point("backfill.taken_up")
+        if backfill is not None:
+            backfill.end()
+        gone = {*known.traces(), *known.past_traces()} - {*final.traces(), *final.past_traces()}
+        for trace in sorted(gone):
+            remove_trace(claim, trace)
+        return final
+
+    def loop(self, started: Started) -> Running:
+        claim, past = started.claim, started.lineage.history
+        clear(claim)
+        changing = self.begin(claim, past.frontier)  # again: one that stood by was assembled long ago
+        if changing.backfill is not None:
+            changing.backfill.advance(past.frontier, EPOCH_POOL)
+        final = self.take_up(claim, changing, past.frontier, past.kept)
+        claim.fence(past.frontier, [*final.traces(), *final.past_traces()])
+        ledger = StoreLedger(
+            claim=claim,
+            lineage=started.writer,
+            past=past,
+            durability=self.durability,
+            agent=Agent(_charge(started, self.durability)),
+            watching=Watching(claim.store.disk),
+            traces=self._spans(final),
+            upkeep=Upkeep(self._histories(final), _keeper(self.history, past)),
+            sources=self.used,
+            heal=lambda: heal_store(claim, self.durability.replicas, LocalWork(claim.store)),
+        )
+        options = Options(
+            budgets=self._budgets(),
+            watermarks=Watermarks(self.delays, past.watermarks, past.latest),
+            policy=Policy(limit=self.durability.max_unsafe, begins=self.plans.compiled.begins),
+            computed_before=started.plan.frontier,
+            forgetting=bool(self.durability.written),
+            due=_is_due(final, past.frontier),
+        )
+        loop = Loop(self._job(claim), self.used, ledger, past, options, self.clock)
+        return Running(loop, ledger, started, self.spark)
+
+    def join(self, running: Running, changing: Changing) -> None:
+        """Take the place of what a loop runs, between two of its epochs."""
+        loop, claim = running.loop, running.started.claim
+        final = self.take_up(claim, changing, loop.frontier, running.ledger.kept)
+        running.ledger.change(self._spans(final), self._histories(final), self.used)
+        begins, due = self.plans.compiled.begins, _is_due(final, loop.frontier)
+        loop.change(self._job(claim), self.used, self._budgets(), self.delays, begins=begins, due=due)
+
+    def _job(self, claim: Claim) -> SparkJob:
+        return SparkJob(
+            spark=self.spark,
+            plans=self.plans,
+            inputs=self.used,
+            place=Place(claim.store.root, claim.incarnation),
+            rejects=self.rejects,
+            late=self.late,
+            reads=reads_of(self.plans.steps),
+            clock=self.clock,
+        )
+
+    def _budgets(self) -> dict[str, Budget]:
+        return {
+            name: _budget(source, self.target, self.settings.limits.get(name))
+            for name, source in self.used.items()
+        }
+
+    def _spans(self, final: Catalog) -> dict[str, tuple[list[Span], ...]]:
+        """All that epochs write to, and where the layers of each lie, in either way."""
+        whole = {each.trace for each in self.rejects.values()}
+        spans = [shard_span(shard, self.shards) for shard in range(self.shards)]
+        either = ([Span.whole()], spans)
+        return {trace: either[:1] if trace in whole else either for trace in final.traces()}
+
+    def _histories(self, final: Catalog) -> tuple[str, ...]:
+        """The traces whose history is kept."""
+        histories = [each.trace for each in self.contents.values()]
+        histories += [each.trace for each in self.rejects.values()]
+        return tuple(dict.fromkeys([*histories, *self.late.values(), *final.past_traces()]))
 
 
 def assemble(
@@ -74,7 +267,11 @@ def assemble(
     past: Past,
     durability: Durability,
     asked: Collection[str],
+    replacing: Collection[str] | None,
+    compared: bool = True,
+    kept: Mapping[str, str],
 ) -> Assembly:
+    """compared: refuse at once what the user has not agreed to."""
     known = claim.store.catalog().views if past.frontier else {}
     declared = Declared(
         spark=spark,
@@ -89,78 +286,38 @@ def assemble(
     plans = Plans(declared, claim.store.root)
     compiled = plans.compiled.views
     used = {source.name: sources[source.name] for source in plans.compiled.sources}
-    contents = {view.name: _contents(plans, view) for view in compiled}
-    rejects = {name: _rejects(source) for name, source in used.items() if source.can_reject}
-    catalog = _catalog(sources, plans, contents, rejects)
+    contents = {view.name: contents_of(plans, view) for view in compiled}
+    rejects = {name: rejects_of(source) for name, source in used.items() if source.can_reject}
+    assembly = Assembly(
+        spark=spark,
+        plans=plans,
+        sources=sources,
+        used=used,
+        contents=contents,
+        rejects=rejects,
+        late={each.name: each.trace for view in compiled for each in view.late},
+        delays={name: delay for view in compiled for name, delay in view.watermarks.items()},
+        catalog=catalog_of(sources, plans, contents, rejects),
+        inputs=inputs,
+        shards=shards,
+        target=target,
+        history=history,
+        settings=settings,
+        clock=clock,
+        durability=durability,
+        asked=asked,
+        replacing=replacing,
+        kept=kept,
+        rehearsal=Rehearsal(spark, (plans.by_one_task, plans.by_shards), used),
+    )
+    if compared:
+        assembly.compare(claim, past.frontier)
+    return assembly
 
-    late = {each.name: each.trace for view in compiled for each in view.late}
-    delays = {name: delay for view in compiled for name, delay in view.watermarks.items()}
 
-    def compare(claim: Claim, past: Past) -> Rebuild:
-        known = claim.store.catalog().views if past.frontier else catalog.views
-        idle = idle_traces(claim.store.root, known, past.frontier)
-        wanted = asked if past.frontier else ()
-        return plan_rebuild(str(claim.store.root), known, catalog.views, inputs, wanted, idle)
-
-    def rebuild(claim: Claim, anew: Rebuild) -> None:
-        """Over all the input that was ever consumed, so the base of the lineage is not enough."""
-        past = read_whole(claim.store.disk)
-        bad = {each.trace: each.schema for each in rejects.values()}
-        carry_out(spark, claim, plans.by_shards(), used, past, anew, catalog, bad)
-
-    compare(claim, past)
-
-    def loop(started: Started) -> Loop:
-        claim, past = started.claim, started.lineage.history
-        anew = compare(claim, past)  # again: one that stood by was assembled long ago
-        known = claim.store.catalog().views
-        final = _rebuilt(catalog, known, anew.views, claim.incarnation, past.frontier)
-        if anew.views:
-            rebuild(claim, anew)
-        had = {name for name in rejects if f"{name}_rejected" in known}
-        begin_rejects(claim.store.root, claim.incarnation, rejects, had, past.frontier)
-        claim.write_catalog(final)
-        claim.fence(past.frontier, final.traces())
-        histories = [each.trace for each in contents.values()] + [each.trace for each in rejects.values()]
-        histories += late.values()
-        whole = {each.trace for each in rejects.values()}
-        spans = [shard_span(shard, shards) for shard in range(shards)]
-        either = ([Span.whole()], spans)
-        agent = Agent(_charge(started, durability))
-        ledger = StoreLedger(
-            claim=claim,
-            lineage=started.writer,
-            past=past,
-            durability=durability,
-            agent=agent,
-            watching=Watching(claim.store.disk),
-            traces={trace: either[:1] if trace in whole else either for trace in final.traces()},
-            upkeep=Upkeep(tuple(histories), _keeper(history, past)),
-            sources=used,
-            heal=lambda: heal_store(claim, durability.replicas, LocalWork(claim.store)),
-        )
-        job = SparkJob(
-            spark=spark,
-            plans=plans,
-            inputs=used,
-            place=Place(claim.store.root, claim.incarnation),
-            rejects=rejects,
-            late=late,
-            reads=_reads(plans.steps),
-            clock=clock,
-        )
-        options = Options(
-            budgets={
-                name: _budget(source, target, settings.limits.get(name)) for name, source in used.items()
-            },
-            watermarks=Watermarks(delays, past.watermarks, past.latest),
-            policy=Policy(limit=durability.max_unsafe, begins=plans.compiled.begins),
-            computed_before=started.plan.frontier,
-            forgetting=bool(durability.written),
-        )
-        return Loop(job, used, ledger, past, options, clock)
-
-    return Assembly(plans.steps, loop, Rehearsal(spark, (plans.by_one_task, plans.by_shards), used))
+def _is_due(catalog: Catalog, frontier: int) -> bool:
+    """Whether a view is to be another from the next epoch on, so that it must not wait for input."""
+    return any(view.since > frontier for view in catalog.views.values())
 
 
 def _charge(started: Started, durability: Durability) -> Charge:
@@ -173,117 +330,6 @@ def _charge(started: Started, durability: Durability) -> Charge:
         replicas=durability.written,
         safe_on=durability.safe_on,
         rest=rest_within(durability.max_unsafe),
-    )
-
-
-def _rebuilt(
-    catalog: Catalog, known: Mapping[str, ViewEntry], anew: Collection[str], incarnation: int, epoch: int
-) -> Catalog:
-    """The catalog with the incarnation that computed each view anew last, and the epoch at which its history begins."""
-    views = {}
-    for name, view in catalog.views.items():
-        before = known.get(name)
-        if before is None or name in anew:
-            views[name] = replace(view, rebuilt=incarnation if name in anew else 0, since=epoch)
-        else:
-            views[name] = replace(view, rebuilt=before.rebuilt, since=before.since)
-    return replace(catalog, views=views)
-
-
-def _reads(steps: Mapping[str, Step]) -> dict[str, set[str]]:
-    """The views that each view reads, directly or not."""
-    reads: dict[str, set[str]] = {}
-    for view, root in steps.items():
-        direct = {step.detail for step in root.walk() if step.kind == "View"}
-        reads[view] = direct.union(*(reads[name] for name in direct))
-    return reads
-
-
-def _contents(plans: Plans, view: View) -> Contents:
-    schema = to_arrow_schema(view.schema, timezone="UTC")
-    if isinstance(view.root, Record):
-        return recorded(view.root.kept, schema, plans.recorded_schema(view.root))
-    assert view.direct is not None
-    direct = view.direct
-    return Contents(
-        trace=direct.trace,
-        schema=schema,
-        stored=direct.stored,
-        columns=direct.columns,
-        arguments=direct.arguments,
-        buffers=direct.buffers,
-        windows=direct.windows,
-    )
-
-
-def _rejects(source: Source) -> Rejects:
-    names = [field.name for field in _rejected_schema()]
-    values = [pa.field(f"v{i}", kind) for i, kind in enumerate(to_arrow_schema(_rejected_schema()).types)]
-    schema = pa.schema([("h", pa.int64()), ("r", pa.int64()), *values, ("diff", pa.int64())])
-
-    def read(range: JSON) -> pa.Table:  # noqa: A002
-        frame = source.rejected(range)
-        row = F.xxhash64(*names)
-        columns = [F.col(name).alias(f"v{i}") for i, name in enumerate(names)]
-        selected = frame.select(row.alias("h"), row.alias("r"), *columns, F.lit(1).cast("long").alias("diff"))
-        return selected.toArrow().cast(schema)
-
-    return Rejects(f"traces/{source.name}_rejected/1-view", schema, read)
-
-
-def _rejected_schema() -> StructType:
-    names = ("source", "file", "line", "raw", "reason")
-    return StructType([StructField(name, LongType() if name == "line" else StringType()) for name in names])
-
-
-def _catalog(
-    sources: Mapping[str, Source],
-    plans: Plans,
-    contents: Mapping[str, Contents],
-    rejects: Mapping[str, Rejects],
-) -> Catalog:
-    views: dict[str, ViewEntry] = {}
-    for view in plans.compiled.views:
-        steps = plans.steps[view.name].walk()
-        views[view.name] = ViewEntry(
-            schema=view.schema.jsonValue(),
-            fingerprint=view.meaning.query,
-            contents=contents[view.name].describe(),
-            traces=tuple(sorted({trace for step in steps for trace in step.traces})),
-            order=tuple(view.order),
-            settings=dict(view.meaning.settings),
-            functions=dict(view.meaning.functions),
-        )
-    for name, each in rejects.items():
-        kept = recorded(each.trace, to_arrow_schema(_rejected_schema()), each.schema)
-        views[f"{name}_rejected"] = ViewEntry(
-            schema=_rejected_schema().jsonValue(),
-            fingerprint="rejected",
-            contents=kept.describe(),
-            traces=(each.trace,),
-            role="rejected",
-        )
-    for view in plans.compiled.views:
-        for late in view.late:
-            views[late.name] = _late(late)
-    kinds = {
-        name: SourceEntry(type(source).__name__, source.schema.jsonValue())
-        for name, source in sources.items()
-    }
-    return Catalog(kinds, views)
-
-
-def _late(view: LateView) -> ViewEntry:
-    schema = to_arrow_schema(view.schema, timezone="UTC")
-    stored = pa.schema([(f"v{i}", kind) for i, kind in enumerate(schema.types)])
-    whole = [pa.field(name, pa.int64()) for name in ("h", "r", "diff")]
-    kept = recorded(view.trace, schema, pa.schema([*whole[:2], *stored, whole[2]]))
-    return ViewEntry(
-        schema=view.schema.jsonValue(),
-        fingerprint="late",
-        contents=kept.describe(),
-        traces=(view.trace,),
-        role="late",
     )
 
 

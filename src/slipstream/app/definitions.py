@@ -10,11 +10,14 @@ import inspect
 import keyword
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from pyspark.sql import DataFrame
+from pyspark.sql.types import StructType
 
 from slipstream.core.errors import BadName, NameTaken, NoFrame, UnknownInput, ViewCycle
+from slipstream.sources import Source
 
 Query = Callable[..., DataFrame]
 Maintain = Literal["incremental", "recompute"]
@@ -85,3 +88,17 @@ def check_complete(waiting: Iterable[ViewDefinition], known: Iterable[str]) -> N
             if following[0] in path:
                 raise ViewCycle([*path[path.index(following[0]) :], following[0]])
             path.append(following[0])
+
+
+def given_as(source: Source, *more: object) -> tuple[object, ...]:
+    """What a source was given before it had a place in an app: two that were given the same are one."""
+    told = {name: value for name, value in vars(source).items() if _is_plain(value)}
+    return type(source), repr(sorted(told.items())), *more
+
+
+def _is_plain(value: object) -> bool:
+    if isinstance(value, dict):
+        return all(map(_is_plain, value.values()))
+    if isinstance(value, list | tuple):
+        return all(map(_is_plain, value))
+    return value is None or isinstance(value, str | int | float | Path | StructType)

@@ -106,6 +106,19 @@ class Plans:
             self._made.pop(False, None)
             self._tell()
 
+    def backfilling(self, views: Collection[str], held: Collection[str]) -> Template:
+        """A plan that computes some views only, given the changes of views that they read."""
+        program = plan.lower(
+            self._catalyst,
+            self.compiled,
+            shards=self._declared.shards,
+            hash_bits=self._declared.settings.hash_bits,
+            partial=self._addable,
+            only=views,
+            held=held,
+        )
+        return Template(self._catalyst, program)
+
     def recorded_schema(self, root: plan.Record) -> pa.Schema:
         """The columns of the trace of a view that is recorded."""
         return plan.recorded_schema(self._catalyst, root)

@@ -1,52 +1,36 @@
-"""Changed views: what may go on, what must be computed anew, and computing it.
+"""What changed between what a store has and what is declared, what that takes, and what the catalog then says.
 
-State of one query is never used for another. A view that means something else than it did, or that is new on a store
-that has epochs, is an error unless its rebuilding was asked for; what reads such a view is rebuilt with it. Unchanged
-views go on. What a view means is its query, the settings that the query goes by and the code of its functions
-(`plan/meaning.py`).
+State of one query is never used for another. A view that is new is computed over the input that was consumed so far,
+and so is one that means something else than it did, with all that read it; the others go on. What a view means is its
+query, the settings that the query goes by and the code of its functions (`plan/meaning.py`).
 
-A rebuild is one epoch in a store of its own, over all the input that was consumed so far, which the sources must still
-be able to give. All views are computed, because views share what they have in common, and then only the traces of
-those that are rebuilt take the place of the old ones, as flat layers up to the newest epoch: time travel in a rebuilt
-view begins there. A trace that an unchanged view has too stays as it is: its name says that it holds the same. A view
-that keeps other traces than before, though nothing that it reads changed, counts as changed: but for traces of a kind
-that no operator keeps any more (`_REMOVED`), if they are the view's own and hold no rows. The catalog loses the
-views before their traces are touched and has them again afterwards, so a rebuild that is cut short is asked for
-again, and nobody reads half of it.
+**Consent.** A new view asks for none: nothing is lost by it. A view that is not declared any more is dropped, and what
+reads it would not be declared without it. A view that means something else is replaced only if that was asked for
+(`app.view(..., replace=True)`, `--replace`, or its name in `--rebuild`): an upgrade of a library may have changed a
+function, and what comes of it is a day of computing and a difference to whoever follows the view. What reads it is
+replaced with it. A view of the same meaning that must keep other traces than before, because another view now shares
+what it had alone or no longer does, is computed anew without being asked: no answer changes.
+
+**Generations.** A replaced view is what it was up to the newest epoch, and is what the new query says from the next
+one on (`store/catalog.py: Generation`). A view that was computed anew by request, in the place of its own traces, has
+lost its history; so has one whose query is again what it was before the one that it had, for its trace is taken anew.
+
+A trace that a view keeps for an operator of a kind that exists no more (`_REMOVED`) may be missing, if it is the view's
+own and holds no rows.
 """
 
 from __future__ import annotations
 
-import shutil
+import json
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
-from functools import reduce
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
-
 from slipstream.core.errors import MissingLayer, UnknownView, ViewChanged
-from slipstream.core.permissions import make_folders
-from slipstream.dataflow.task import EpochProperty
-from slipstream.epoch import Planned
+from slipstream.dataflow.contents import Contents
 from slipstream.plan import differences
-from slipstream.sources import Source
-from slipstream.store.catalog import Catalog, ViewEntry, owner_of
-from slipstream.store.history import History
-from slipstream.store.layout import REBUILD
-from slipstream.store.store import Claim
-from slipstream.trace import (
-    PLACES,
-    LayerName,
-    Span,
-    TraceReader,
-    as_flat,
-    cover,
-    layer_schema,
-    list_layers,
-    write_layer,
-)
+from slipstream.store.catalog import Catalog, Generation, ViewEntry, owner_of
+from slipstream.trace import Span, TraceReader
 
 _REMOVED = ("aside",)
 """Kinds of traces that operators of earlier versions kept: rows that a join had put aside while its other input did not
@@ -56,10 +40,22 @@ change.
 
 @dataclass(frozen=True)
 class Rebuild:
-    """views: to be computed anew. reused: those that go on."""
+    """views: to be computed anew. reused: those that go on. Of the first, added: those that are new; changed: those
+    that mean something else, themselves or through what they read; forced: those whose traces are replaced whatever
+    they hold. dropped: known, and not declared any more.
+    """
 
     views: tuple[str, ...]
     reused: tuple[str, ...]
+    added: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    forced: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
+
+    @property
+    def nothing(self) -> bool:
+        """Whether everything goes on as it was."""
+        return not self.views and not self.dropped
 
 
 def plan_rebuild(
@@ -69,9 +65,10 @@ def plan_rebuild(
     inputs: Mapping[str, Iterable[str]],
     asked: Collection[str],
     idle: Collection[str] = (),
+    replacing: Collection[str] | None = (),
 ) -> Rebuild:
-    """Compare the catalog's views with those declared; an error if one changed and its rebuilding was not asked for.
-    idle: traces that a view may do without.
+    """Compare the catalog's views with those declared. asked: views to be computed anew in any case. idle: traces that
+    a view may do without. replacing: views that may be replaced, None for any; an error if another one changed.
     """
     own = {name: view for name, view in declared.items() if view.role == "view"}
     for name in asked:
@@ -80,14 +77,71 @@ def plan_rebuild(
     added = {name for name in own if name not in known}
     both = {name: (known[name], own[name]) for name in own if name in known}
     changed = {name for name, (before, now) in both.items() if _meaning(before) != _meaning(now)}
-    anew = with_readers(added | changed | set(asked), inputs)
-    changed |= {name for name in both.keys() - anew if not _goes_on(name, *both[name], idle)}
-    anew = with_readers(anew | changed, inputs)
+    forced = with_readers(set(asked) & both.keys(), inputs) - added
+    replaced = with_readers(added | changed, inputs) - added
+    anew = added | replaced | forced
+    moved = {name for name in both.keys() - anew if not _goes_on(name, *both[name], idle)}
+    anew = with_readers(anew | moved, inputs)
     reused = tuple(name for name in own if name not in anew)
-    if not (added | changed) <= set(asked):
+    if replacing is not None and not changed <= {*asked, *replacing}:
         reasons = {name: differences(*both[name]) for name in changed}
         raise ViewChanged(store, reasons, added, anew - changed - added, reused)
-    return Rebuild(tuple(name for name in own if name in anew), reused)
+    return Rebuild(
+        views=tuple(name for name in own if name in anew),
+        reused=reused,
+        added=tuple(name for name in own if name in added),
+        changed=tuple(name for name in own if name in replaced),
+        forced=tuple(name for name in own if name in forced),
+        dropped=tuple(name for name, view in known.items() if view.role == "view" and name not in own),
+    )
+
+
+def succeeding(
+    declared: Catalog,
+    known: Mapping[str, ViewEntry],
+    rebuild: Rebuild,
+    placed: Collection[str],
+    incarnation: int,
+    epoch: int,
+    kept: int,
+) -> Catalog:
+    """The catalog as it is to be once views are computed anew up to an epoch. placed: traces that were put in place.
+    kept: the epoch before which history was let go.
+    """
+    views = {}
+    for name, view in declared.views.items():
+        before = known.get(name)
+        if before is None:
+            rebuilt = incarnation if name in rebuild.views else 0
+            views[name] = replace(view, rebuilt=rebuilt, since=epoch)
+            continue
+        past = _still_there(before.past, placed, kept)
+        rebuilt = max(incarnation, before.rebuilt + 1) if name in rebuild.views else before.rebuilt
+        if before.trace in placed:
+            views[name] = replace(view, rebuilt=rebuilt, since=epoch)
+        elif _reading(before) == _reading(view):
+            views[name] = replace(view, rebuilt=rebuilt, since=before.since, past=past)
+        else:
+            was = Generation(before.since, epoch, before.schema, before.contents, before.order)
+            past = (*past, was) if before.since <= epoch else past
+            views[name] = replace(view, rebuilt=rebuilt, since=epoch + 1, past=past)
+    return replace(declared, views=views)
+
+
+def _still_there(past: tuple[Generation, ...], placed: Collection[str], kept: int) -> tuple[Generation, ...]:
+    """What a view was before, from where on it can be read without a gap."""
+    found: list[Generation] = []
+    for each in reversed(past):
+        if each.trace in placed or each.upto < kept:
+            break
+        found.insert(0, each)
+    return tuple(found)
+
+
+def _reading(view: ViewEntry) -> tuple[object, ...]:
+    """How a view is read, but for the names of its columns."""
+    contents = Contents.described(json.loads(json.dumps(dict(view.contents))))
+    return replace(contents, schema=contents.stored), contents.schema.types
 
 
 def idle_traces(root: Path, known: Mapping[str, ViewEntry], epoch: int) -> set[str]:
@@ -124,59 +178,6 @@ def with_readers(views: set[str], inputs: Mapping[str, Iterable[str]]) -> set[st
     while more := {name for name, read in inputs.items() if name not in found and found & set(read)}:
         found |= more
     return found
-
-
-def carry_out(
-    spark: SparkSession,
-    claim: Claim,
-    planned: Planned,
-    sources: Mapping[str, Source],
-    past: History,
-    rebuild: Rebuild,
-    declared: Catalog,
-    rejects: Mapping[str, pa.Schema],
-) -> None:
-    """Compute everything anew with the app's template, and put the traces of the rebuilt views in place. declared: the
-    catalog as it is to be.
-    """
-    root, scratch = claim.store.root, claim.store.root / f"{REBUILD}-{claim.incarnation}"
-    shutil.rmtree(scratch, ignore_errors=True)
-    claim.store.disk.make_folder(scratch.name)
-    frames = {}
-    for name, source in sources.items():
-        ranges = [source.frame(taken) for taken in past.consumed(name)]
-        if ranges:
-            frames[name] = reduce(DataFrame.unionByName, ranges)
-    planned.template.run(spark, frames, EpochProperty(str(scratch), 1, claim.incarnation, planned.shards))
-    left = claim.store.catalog().without(set(rebuild.views))
-    claim.write_catalog(left)
-    traces = declared.traces()
-    stay = Catalog(views={name: left.views[name] for name in rebuild.reused}).traces()
-    for trace in traces:
-        replaced = owner_of(trace) in rebuild.views and trace not in stay
-        if replaced or not _whole(root / trace, past.frontier):
-            claim.check_ours()
-            shutil.rmtree(root / trace, ignore_errors=True)
-            for layer in list_layers(scratch / trace):
-                as_flat(scratch / trace, layer, root / trace, past.frontier)
-    for name in rebuild.views:
-        for folder in (root / "traces" / name).glob("*"):
-            if f"traces/{name}/{folder.name}" not in (*traces, *stay):
-                claim.check_ours()
-                shutil.rmtree(folder)
-    for trace, schema in rejects.items():
-        if not _whole(root / trace, past.frontier):  # of a source that no view has read before
-            make_folders(root / trace, root)
-            nothing = LayerName(claim.incarnation, 1, past.frontier, 0, PLACES, "flat")
-            write_layer(root / trace, nothing, layer_schema(schema), ())
-    shutil.rmtree(scratch)
-
-
-def _whole(directory: Path, epoch: int) -> bool:
-    try:
-        return bool(cover(list_layers(directory), epoch, Span.whole()))
-    except MissingLayer:
-        return False
 
 
 def _meaning(view: ViewEntry) -> tuple[str, list[str]]:

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -28,6 +28,9 @@ from slipstream.core.errors import SlipstreamError
 from slipstream.core.settings import Declaration
 from slipstream.core.version import __version__
 from slipstream.spark.console import quiet_start
+
+if TYPE_CHECKING:
+    from slipstream.core.settings import Starting
 
 commands = typer.Typer(
     name="slipstream",
@@ -93,8 +96,14 @@ def run(
     ] = False,
     rebuild: Annotated[
         list[str] | None,
-        typer.Option(help="Compute a view that was changed or added from its inputs; may be repeated."),
+        typer.Option(help="Compute a view anew from its inputs, changed or not; may be repeated."),
     ] = None,
+    replace: Annotated[
+        bool,
+        typer.Option(
+            "--replace", help="Let every view whose query was changed take the place of what it was."
+        ),
+    ] = False,
     accept_loss: Annotated[
         bool,
         typer.Option("--accept-loss", help="Go back behind what was called safe, if there is no other way."),
@@ -122,6 +131,7 @@ def run(
     goal = _goal(until)
     if supervised or standby:
         options = [*(["--until", until] if until else []), *(["--json"] if as_json else [])]
+        options += ["--replace"] if replace else []
         once = [*(["--takeover"] if takeover else []), *(f"--rebuild={view}" for view in rebuild or ())]
         once += ["--accept-loss"] if accept_loss else []
         sys.exit(_supervised(file, options, once, standby, stuck_after))
@@ -136,7 +146,7 @@ def run(
     heart = Heart(beat)
     promoted = end_with(sys.stdin.fileno()) if beat is not None else threading.Event()
     heart.beat("starting")
-    wanted = Starting(takeover, tuple(rebuild or ()), accept_loss)
+    wanted = Starting(takeover, tuple(rebuild or ()), accept_loss, replace)
     try:
         with _starting(console, f"starting Spark for {file}", as_json):
             app = aside(lambda: load_app(file, wanted, standby=await_store))
@@ -238,6 +248,36 @@ def explain(
     print(json.dumps(steps, indent=2) if as_json else text)
 
 
+@commands.command()
+def plan(
+    file: File,
+    rebuild: Annotated[
+        list[str] | None, typer.Option(help="As if this view were to be computed anew; may be repeated.")
+    ] = None,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="As if changed views were to be replaced.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show what a start of the app that a file declares would compute, reuse and drop. Nothing is changed.
+
+    The exit code is 1 if it could not be done: input is gone, or a view would be replaced without being asked to.
+
+    Example: [bold]slipstream plan shop.py[/]
+    """
+    from slipstream.cli.running import Signals, aside
+    from slipstream.core.settings import Starting
+
+    console = Console(highlight=False)
+    Signals(borne=1)
+    wanted = Starting(rebuild=tuple(rebuild or ()), replace=replace)
+    with _starting(console, f"starting Spark for {file}", as_json):
+        told, text, possible = aside(lambda: _planned(file, wanted))
+    print(json.dumps(told, indent=2) if as_json else text)
+    if not possible:
+        sys.exit(1)
+
+
 for verb in (recovering.recover, recovering.drill, recovering.fsck):
     commands.command()(verb)
 
@@ -259,6 +299,14 @@ def _without_store(said: Declaration, scratch: Path) -> Declaration:
         return said
     replicas = tuple((scratch / f"replica-{i}").as_uri() for i in range(len(said.durability.replicas)))
     return replace(said, store=scratch / "store", durability=replace(said.durability, replicas=replicas))
+
+
+def _planned(file: Path, wanted: Starting) -> tuple[dict[str, Any], str, bool]:
+    from slipstream.cli.loading import load_app
+
+    with load_app(file, wanted, looking=True) as app:
+        proposed = app.plan()
+        return asdict(proposed), str(proposed), proposed.possible
 
 
 def _supervised(file: Path, options: list[str], once: list[str], standby: bool, stuck_after: str) -> int:

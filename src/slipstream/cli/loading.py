@@ -33,14 +33,19 @@ from slipstream.core.settings import Starting, starting_with
 MODULE = "slipstream_app"
 
 
-def load_app(path: Path, wanted: Starting | None = None, *, standby: bool = False) -> App:
-    """Run a file and return its app, started as is wanted; it leaves its store alone if it is to stand by."""
+def load_app(
+    path: Path, wanted: Starting | None = None, *, standby: bool = False, looking: bool = False
+) -> App:
+    """Run a file and return its app, started as is wanted; it leaves its store alone if it is to stand by, or is only
+    looked at.
+    """
     module = ModuleType(MODULE)
     module.__file__ = str(path.resolve())
     sys.modules[MODULE] = module
     sys.path.insert(0, str(path.resolve().parent))
     cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
-    with _only_declaring(), starting_with(wanted or Starting()), standing_by() if standby else nullcontext():
+    alone = standing_by(looking=looking) if standby or looking else nullcontext()
+    with _only_declaring(), starting_with(wanted or Starting()), alone:
         try:
             exec(compile(path.read_bytes(), module.__file__, "exec"), module.__dict__)
         except Exception as error:

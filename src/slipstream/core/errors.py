@@ -295,6 +295,14 @@ class HistoryBegins(SlipstreamError):
         )
 
 
+class ColumnsReplaced(SlipstreamError):
+    def __init__(self, view: str, epoch: int) -> None:
+        super().__init__(
+            f"the columns of '{view}' became others at epoch {epoch}, when its query was replaced, so there is no one "
+            f"table of changes across that epoch. Ask for changes up to epoch {epoch - 1}, or since epoch {epoch}."
+        )
+
+
 class UnknownSchema(SlipstreamError):
     """A trace with no layer yet cannot say what its columns are."""
 
@@ -594,8 +602,34 @@ class BadName(SlipstreamError):
 
 
 class NameTaken(SlipstreamError):
-    def __init__(self, name: str, kind: str) -> None:
-        super().__init__(f"there is a {kind} named '{name}' already. Give this one another name.")
+    def __init__(self, name: str, kind: str, instead: str | None = None) -> None:
+        also = "" if instead is None else f", or {instead}"
+        super().__init__(f"there is a {kind} named '{name}' already. Give this one another name{also}.")
+
+
+class StillRead(SlipstreamError):
+    def __init__(self, name: str, readers: Iterable[str]) -> None:
+        super().__init__(f"'{name}' cannot be dropped: it is read by {listed(readers)}. Drop these first.")
+
+
+class OnItsWay(SlipstreamError):
+    """A view that is declared and not there yet."""
+
+    def __init__(self, view: str) -> None:
+        super().__init__(
+            f"the view '{view}' is still being computed over the input of earlier epochs, beside the others. Wait for "
+            "it with app.await_views()."
+        )
+
+
+class ChangeFailed(SlipstreamError):
+    """Views that were declared while the app ran could not be taken up."""
+
+    def __init__(self, views: Iterable[str], cause: str) -> None:
+        super().__init__(
+            f"what was declared last could not be taken up ({listed(views)}), and the app goes on as it was: {cause} "
+            "Declare it again with replace=True once it is mended, or take it back with app.drop(...)."
+        )
 
 
 class UnknownView(SlipstreamError):
@@ -631,12 +665,13 @@ class ViewChanged(SlipstreamError):
         """changed: what is known of why, for each view that means something else."""
         reasons = {name: "; ".join(changed[name]) for name in sorted(changed)}
         told = ", ".join(f"'{name}' ({why})" if why else f"'{name}'" for name, why in reasons.items())
-        options = " ".join(f"--rebuild {name}" for name in sorted({*changed, *added}))
+        options = " ".join(f"--rebuild {name}" for name in sorted(changed))
         super().__init__(
             f"the store '{store}' was computed with other queries. Changed: {told or 'none'}; new: {listed(added)}; "
             f"views that read these: {listed(readers)}; unchanged, and going on: {listed(reused)}. State of one query "
-            "is never used for another: restore what changed, or compute all but the unchanged from their inputs, "
-            f"which must still be there, with `slipstream run FILE.py {options}`."
+            "is never used for another: restore what changed, or have it replaced, which computes all but the "
+            "unchanged anew: `slipstream plan FILE.py` says what that takes, and `slipstream run FILE.py --replace` "
+            f"(or `{options}`, or app.view(..., replace=True)) does it."
         )
 
 

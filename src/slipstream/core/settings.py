@@ -148,6 +148,7 @@ class Starting:
     """What the one who starts an app, rather than the one who wrote it, wants of this start.
 
     takeover: take the store from an engine that holds it and does not answer. rebuild: views to compute anew.
+    replace: let every view that means something else than before take the place of what it was.
     accept_loss: go back behind what was once called safe, if there is no other way. declared: is told what an app
     declares before anything is opened, and says what to open instead.
     """
@@ -155,6 +156,7 @@ class Starting:
     takeover: bool = False
     rebuild: tuple[str, ...] = ()
     accept_loss: bool = False
+    replace: bool = False
     declared: Callable[[Declaration], Declaration] = lambda declaration: declaration
 
 

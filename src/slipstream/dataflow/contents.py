@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +23,7 @@ from slipstream.dataflow.formulas import buffers_of, evaluate
 from slipstream.dataflow.panes import Windows, window_array
 from slipstream.dataflow.task import prefixed
 from slipstream.trace import Span, TraceReader, layer_schema, shard_span
-from slipstream.trace.rows import column, integers, is_bag, key_columns, value_columns
+from slipstream.trace.rows import Ints, column, integers, is_bag, key_columns, value_columns
 
 
 @dataclass(frozen=True)
@@ -103,19 +103,28 @@ class Contents:
         """The view's rows as of an epoch, those of a span of hashes."""
         if as_of == 0:
             return
+        for shown, times in self.held(root, as_of, span):
+            there = np.maximum(times, 0)
+            if (there != 1).any():
+                yield shown.take(pa.array(np.repeat(np.arange(shown.num_rows), there))).combine_chunks()
+            else:
+                yield shown
+
+    def held(self, root: Path, as_of: int, span: Span) -> Iterator[tuple[pa.Table, Ints]]:
+        """The same, each row once, and how often it is there: below zero where it is owed."""
+        if as_of == 0:
+            return
         reader = TraceReader(root / self.trace, as_of, span, schema=self.stored)
         if self.windows is not None:
-            yield from map(self._shown, self.windows.now(reader))
+            for table in map(self._shown, self.windows.now(reader)):
+                yield table, np.ones(table.num_rows, dtype=np.int64)
             return
         own = self.columns if self.is_bag else (*key_columns(self.stored), *value_columns(self.stored))
         for chunk in reader.snapshot(
             list(dict.fromkeys([*own, "diff"]))
         ):  # a key may be shown under two names
             rows = chunk.combine_chunks()
-            times = np.maximum(integers(rows, "diff"), 0)
-            if (times != 1).any():
-                rows = rows.take(pa.array(np.repeat(np.arange(rows.num_rows), times))).combine_chunks()
-            yield self._shown(rows)
+            yield self._shown(rows), integers(rows, "diff")
 
     def changes(self, root: Path, since: int, until: int, span: Span) -> pa.Table:
         """The updates after `since` up to `until`: the view's columns, and those beside."""
@@ -182,10 +191,21 @@ class Reading:
             yield from self.contents.now(Path(self.root), self.as_of, span)
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for number in batch.column("id").to_pylist():
-                for table in self.span(number):
-                    yield from table.rename_columns(places(len(table.schema))).combine_chunks().to_batches()
+        yield from in_places(self, batches)
+
+
+class BySpan(Protocol):
+    """What is read span by span."""
+
+    def span(self, number: int) -> Iterator[pa.Table]: ...
+
+
+def in_places(reading: BySpan, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The spans whose numbers are in the column `id`, with columns named by their places."""
+    for batch in batches:
+        for number in batch.column("id").to_pylist():
+            for table in reading.span(number):
+                yield from table.rename_columns(places(len(table.schema))).combine_chunks().to_batches()
 
 
 def places(columns: int) -> list[str]:

@@ -226,7 +226,8 @@ class _StoreCheck:
             self._find(trace, gap)
         for lost in self._examined.forgotten:
             self._find(lost.trace, str(lost))
-        known = set((self._local.catalog or Catalog()).traces())
+        catalog = self._local.catalog or Catalog()
+        known = {*catalog.traces(), *catalog.past_traces()}
         for trace in self._local.layers:
             if trace not in known:
                 self._tell(trace, "no view of the catalog has it")

@@ -172,6 +172,22 @@ class StoreLedger:
     def close(self) -> None:
         self._agent.close()
 
+    @property
+    def kept(self) -> int:
+        """The epoch before which history is let go."""
+        return self._kept
+
+    def change(
+        self,
+        traces: Mapping[str, Sequence[Sequence[Span]]],
+        histories: tuple[str, ...],
+        sources: Mapping[str, Foldable],
+    ) -> None:
+        """From the next epoch on these are the traces and the sources."""
+        self._traces, self._sources = dict(traces), sources
+        self._upkeep = replace(self._upkeep, histories=histories)
+        self._tell(self._computed)
+
     def _tell(self, epoch: int) -> None:
         self._agent.tell(Word(epoch, self._kept, self._upkeep.histories))
 

@@ -11,6 +11,8 @@ The documents (catalog, identity, claims) are written flushed by whoever writes 
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from slipstream.durability.board import Board, Word
 from slipstream.durability.work import LayerWork
 from slipstream.store.layout import LINEAGE, SUMS, TRACES, log_number
@@ -18,6 +20,26 @@ from slipstream.store.store import Store
 from slipstream.trace import LayerName
 
 _IDLE = 1.0
+
+
+def flush_after(store: Store, persisted: int) -> None:
+    """Have all layers and the lineage on disk now, of which everything up to an epoch is known to be: before a catalog
+    is written that makes it impossible to go back behind the newest epoch.
+    """
+    disk, folders = store.disk, {TRACES: None, "": None}
+    for trace in store.traces():
+        for name in store.valid_layers(trace):
+            if name.hi > persisted:
+                with suppress(FileNotFoundError):  # it was merged, and that was flushed
+                    disk.flush(f"{trace}/{name.filename}")
+        folders |= {trace: None, trace.rpartition("/")[0]: None}
+    for folder in folders:
+        with suppress(FileNotFoundError):
+            disk.flush_folder(folder)
+    for log in disk.list(LINEAGE):
+        if log_number(log) is not None:
+            disk.flush(f"{LINEAGE}/{log}")
+    disk.flush_folder(LINEAGE)
 
 
 class Persister:

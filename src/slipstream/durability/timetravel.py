@@ -30,6 +30,7 @@ from slipstream.core.errors import (
     UnknownEpoch,
 )
 from slipstream.durability.newest import newest_epoch
+from slipstream.store.catalog import ViewEntry
 from slipstream.store.disk import Disk
 from slipstream.store.lineage import computed_frontier, read_base, read_history, read_lineage, read_stretch
 from slipstream.store.store import Store
@@ -77,6 +78,18 @@ def check_there(store: Store, view: str, as_of: int, since: int | None, *, base:
     if since is not None and since > as_of:
         raise EndsBeforeItBegins(view, since, as_of)
     entry = store.view(view)
+    stretches = [(entry.at(as_of), as_of, as_of)] if since is None else entry.between(since, as_of)
+    for was, after, upto in stretches:
+        later = None if was.since == entry.since else entry.since
+        _check_stretch(store, view, was, upto, None if since is None else after, later, base=base)
+
+
+def _check_stretch(
+    store: Store, view: str, entry: ViewEntry, as_of: int, since: int | None, later: int | None, *, base: bool
+) -> None:
+    """The same of a view as it was from one epoch to another. later: since when it is what it is now, if this is its
+    past: that is not on replicas.
+    """
     for _ in range(_ATTEMPTS):  # a merger may be quicker
         names = store.valid_layers(entry.trace)
         if _is_there(names, as_of, since, base=base):
@@ -85,6 +98,10 @@ def check_there(store: Store, view: str, as_of: int, since: int | None, *, base:
     frontier, asked = history.frontier, as_of if since is None else since
     if asked < entry.since <= frontier:
         raise HistoryBegins(view, asked, entry.since)
+    if later is not None:
+        if asked >= history.kept:
+            raise HistoryBegins(view, asked, later)
+        return
     kept = min(max(history.kept, entry.since), frontier)
     left = readable_from(names, frontier, Span.whole())
     if asked < left and _is_there(names, frontier, None, base=False):

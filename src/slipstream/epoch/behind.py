@@ -26,7 +26,7 @@ class Behind:
 
     def __init__(self, inputs: Mapping[str, Forgetful], past: Iterable[Cut] = ()) -> None:
         """past: the cuts of epochs that were computed before."""
-        self._inputs = inputs
+        self.inputs = inputs
         self._needed: deque[Cut] = deque(past)
 
     def computed(self, cut: Cut) -> None:
@@ -39,7 +39,7 @@ class Behind:
             for name, taken in self._needed.popleft().ranges.items():
                 ranges.setdefault(name, []).append(taken)
         for name, forgotten in ranges.items():
-            source = self._inputs.get(name)
+            source = self.inputs.get(name)
             if source is not None:
                 for taken in forgotten if source.forgets_each else forgotten[-1:]:
                     source.forget(taken)

@@ -22,8 +22,9 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from slipstream.core.clock import Clock
@@ -109,7 +110,8 @@ class Options:
 
     budgets: what the first epoch may take of each source. policy: see `machine`. catch_up: the first new cut takes all
     there is. computed_before: the newest epoch that was ever computed, where a start has stepped back behind it.
-    forgetting: whether sources are told which input is safe, which needs replicas.
+    forgetting: whether sources are told which input is safe, which needs replicas. due: the next epoch is computed even
+    if there is no input.
     """
 
     budgets: Mapping[str, Budget]
@@ -118,6 +120,7 @@ class Options:
     catch_up: bool = False
     computed_before: int = 0
     forgetting: bool = False
+    due: bool = False
 
 
 @dataclass(frozen=True)
@@ -162,7 +165,11 @@ class Loop:
     ) -> None:
         self._job, self._inputs, self._ledger, self._clock = job, inputs, ledger, clock
         self._state = State.begin(
-            past, options.policy, catch_up=options.catch_up, computed_before=options.computed_before
+            past,
+            options.policy,
+            catch_up=options.catch_up,
+            computed_before=options.computed_before,
+            due=options.due,
         )
         self._frontier = past.frontier
         self._budgets, self._watermarks = dict(options.budgets), options.watermarks
@@ -174,6 +181,7 @@ class Loop:
         self._ready: _Ready | None = None
         self._held = 0.0
         self._summary = Summary()
+        self._changes: deque[Callable[[], None]] = deque()
         self._stopping = threading.Event()
         self._published = threading.Condition()
         self.listeners: list[Callable[[EpochReport], None]] = []
@@ -238,6 +246,36 @@ class Loop:
             self._published.wait_for(lambda: self._frontier >= epoch or failed(), timeout)
         return self._frontier >= epoch
 
+    def between_epochs(self, work: Callable[[], None]) -> None:
+        """Have something done in the run's thread at its next turn, when no epoch is in hand. It must not raise."""
+        self._changes.append(work)
+
+    def do_changes(self) -> None:
+        """Do now what waits for a turn. For whoever knows that there is no run."""
+        while self._changes:
+            self._changes.popleft()()
+
+    def change(
+        self,
+        job: Job,
+        inputs: Mapping[str, Input],
+        budgets: Mapping[str, Budget],
+        delays: Mapping[str, int],
+        *,
+        begins: bool,
+        due: bool,
+    ) -> None:
+        """Go on with another job and other inputs, from the next epoch on. Between two epochs. How much is taken of an
+        input is as it was, where it was one before. due: the next epoch is computed even if there is no input.
+        """
+        self._job, self._inputs = job, inputs
+        self._budgets = {name: self._budgets.get(name, budget) for name, budget in budgets.items()}
+        self._watermarks = replace(self._watermarks, delays=delays)
+        if self._behind is not None:
+            self._behind.inputs = inputs
+        policy = replace(self._state.policy, begins=begins)
+        self._state = replace(self._state, policy=policy, due=due)
+
     def wake(self) -> None:
         """Let those who wait for an epoch look again."""
         with self._published:
@@ -295,6 +333,7 @@ class Loop:
         return Done()
 
     def _look(self) -> Looked:
+        self.do_changes()
         self._ledger.check_ours()
         if self._clock.monotonic() >= self._forgets:  # also where no epoch comes after those that became safe
             self._forget()
@@ -372,7 +411,8 @@ class Loop:
         except StoreTrouble as trouble:
             _LOG.warning("an epoch was not told", extra=fields(epoch=cut.epoch, cause=str(trouble)))
         for name, amount in begun.amounts.items():
-            self._budgets[name] = self._budgets[name].after(amount, record.seconds)
+            if name in self._budgets:
+                self._budgets[name] = self._budgets[name].after(amount, record.seconds)
         steps = {**self._ready.steps, "publish": self._clock.monotonic() - begun.began - record.seconds}
         if self._held:
             steps["held"], self._held = self._held, 0.0

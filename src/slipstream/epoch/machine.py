@@ -297,7 +297,8 @@ class State:
 
     pending: cuts that are still to be computed, in order. recorded: cuts up to this epoch are on record. once: epochs
     up to this one were computed before. dropped: epochs that failed at least once. catch_up: the next new cut takes
-    all there is. record: that of an epoch that is computed and not known to be published.
+    all there is. due: the next epoch is computed even if there is no input. record: that of an epoch that is computed
+    and not known to be published.
     awaited: input that was there when the run first looked, and may not be taken yet.
     asked: what is to be answered next. again: what is asked again once `trouble` is over. left: seconds until the disk
     is probed. error: of the epoch in hand, which failed; damage: the same, where layers are to be healed.
@@ -310,6 +311,7 @@ class State:
     once: int = 0
     dropped: frozenset[int] = field(default_factory=frozenset)
     catch_up: bool = False
+    due: bool = False
     record: Computed | None = None
 
     until: Until = None
@@ -326,7 +328,14 @@ class State:
     left: float = 0.0
 
     @staticmethod
-    def begin(past: History, policy: Policy, *, catch_up: bool = False, computed_before: int = 0) -> State:
+    def begin(
+        past: History,
+        policy: Policy,
+        *,
+        catch_up: bool = False,
+        computed_before: int = 0,
+        due: bool = False,
+    ) -> State:
         """Going on from a history. computed_before: the newest epoch that is known to have been computed ever."""
         frontier, pending = past.frontier, past.pending
         newest = pending[-1].epoch if pending else frontier
@@ -338,6 +347,7 @@ class State:
             once=max(frontier, newest - 1, min(computed_before, newest)),
             dropped=past.dropped,
             catch_up=catch_up,
+            due=due,
         )
 
     @property
@@ -447,7 +457,7 @@ def _looked(state: State, exposure: Exposure) -> Decision:
     if not exposure.within(policy.limit):
         return _ask(state, Wait(policy.longest_pause, "unsafe"))
     if not state.pending:
-        begins = policy.begins and state.frontier == 0
+        begins = state.due or (policy.begins and state.frontier == 0)
         return _ask(state, TakeInput(state.frontier + 1, not state.catch_up, begins))
     cut = state.pending[0]
     if cut.epoch > state.recorded:
@@ -477,6 +487,7 @@ def _published(state: State) -> Decision:
         recorded=max(state.recorded, cut.epoch),
         once=max(state.once, cut.epoch),
         record=None,
+        due=False,
         heals=0,
         pause=state.policy.first_pause,
         backoff=0.0,

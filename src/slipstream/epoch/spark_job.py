@@ -104,7 +104,7 @@ class SparkJob:
         cut = given.cut
         frames = self._frames(given)
         reading = self.clock.monotonic() - began
-        rows = rows_of(self._size(name, taken) for name, taken in cut.ranges.items())
+        rows = rows_of(self._size(name, taken) for name, taken in self._read(cut).items())
         planned = self.plans.chosen(rows)
         outcome = planned.template.run(self.spark, frames, self._sent(given, planned))
         self.plans.took(planned, rows, self.clock.monotonic() - began)
@@ -146,8 +146,12 @@ class SparkJob:
         size = self.inputs[name].size(taken)
         return ("rows", self.last_rows.get(name)) if size is None else (self.inputs[name].unit, size)
 
+    def _read(self, cut: Cut) -> dict[str, JSON]:
+        """The ranges of a cut; not of a source that no view reads any more."""
+        return {name: taken for name, taken in cut.ranges.items() if name in self.inputs}
+
     def _frames(self, given: Given) -> dict[str, DataFrame]:
-        frames = {name: self.inputs[name].frame(taken) for name, taken in given.cut.ranges.items()}
+        frames = {name: self.inputs[name].frame(taken) for name, taken in self._read(given.cut).items()}
         return {name: _added_up(frame) if given.failing else frame for name, frame in frames.items()}
 
     def _sent(self, given: Given, planned: Planned) -> EpochProperty:

@@ -57,8 +57,14 @@ class Template:
         """What Spark measured of each operator in the last epoch, by the operator's own trace."""
         return {} if self._last is None else self._catalyst.stage_metrics(self._last)
 
-    def run(self, spark: SparkSession, frames: Mapping[str, DataFrame], sent: EpochProperty) -> Outcome:
-        """Run one epoch over these inputs. Must be called from one thread only."""
+    def run(
+        self,
+        spark: SparkSession,
+        frames: Mapping[str, DataFrame],
+        sent: EpochProperty,
+        pool: str = EPOCH_POOL,
+    ) -> Outcome:
+        """Run one epoch over these inputs. Must be called from one thread only. pool: of Spark's scheduler."""
         catalyst = self._catalyst
         clock = _Stopwatch()
         pairs = self._inputs(frames, sent)
@@ -70,7 +76,7 @@ class Template:
         frame = catalyst.frame(catalyst.swap(self._plan, pairs) if pairs else self._plan)
         clock.lap("leaf")
         try:
-            with _told(spark, sent):
+            with _told(spark, sent, pool):
                 catalyst.planned(frame)
                 clock.lap("plan")
                 stats = [json.loads(said) for said in catalyst.collect_strings(frame)]
@@ -169,14 +175,14 @@ class Template:
 
 
 @contextmanager
-def _told(spark: SparkSession, sent: EpochProperty) -> Iterator[None]:
+def _told(spark: SparkSession, sent: EpochProperty, pool: str = EPOCH_POOL) -> Iterator[None]:
     """What the tasks of this thread's jobs must know, for as long as they are an epoch's. Spark looks through the stack
     for a name for each RDD, unless it is told one.
     """
     name = f"epoch {sent.epoch}"
     properties = {
         EPOCH_PROPERTY: sent.encode(),
-        "spark.scheduler.pool": EPOCH_POOL,
+        "spark.scheduler.pool": pool,
         "callSite.short": name,
         "callSite.long": name,
     }

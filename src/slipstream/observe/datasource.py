@@ -26,6 +26,7 @@ from slipstream.core.columns import repeated
 from slipstream.core.errors import BadReadOption, SlipstreamError, UnknownView, listed
 from slipstream.dataflow.contents import Contents, Reading
 from slipstream.durability.timetravel import check_there, resolve_epoch
+from slipstream.observe.switching import Parts, changes_of, check_columns
 from slipstream.store.catalog import ViewEntry
 from slipstream.store.store import Store
 
@@ -69,9 +70,10 @@ class _Asked:
     """The options of a read, looked up in the store."""
 
     def __init__(
-        self, root: Path, entry: ViewEntry, columns: list[str], as_of: int, since: int | None
+        self, root: Path, view: str, now: ViewEntry, columns: list[str], as_of: int, since: int | None
     ) -> None:
-        self.root, self.entry, self.columns = root, entry, columns
+        self.root, self.columns = root, columns
+        self.entry, self._view, self._now = now.at(as_of), view, now
         self.as_of, self.since = as_of, since
 
     @staticmethod
@@ -86,7 +88,16 @@ class _Asked:
         if not path or not view:
             raise BadReadOption('name the store and the view: .option("view", NAME).load(STORE)')
         store = Store.existing(path)
-        entry = store.view(view)
+        now = store.view(view)
+        since = options.get("since")
+        if since is None and options.get("until") is not None:
+            raise BadReadOption("'until' goes with 'since'; for the contents as of an epoch, give 'asOf'")
+        if since is not None and options.get("asOf") is not None:
+            raise BadReadOption("'since' and 'asOf' were given: for changes, say 'since' and 'until'")
+        asked = options.get("until") if since is not None else options.get("asOf")
+        as_of = resolve_epoch(store, asked, [now.trace])
+        after = None if since is None else resolve_epoch(store, since, [now.trace])
+        entry = now.at(as_of)
         columns = [each.strip() for each in (options.get("columns") or "").split(",") if each.strip()]
         known = [field["name"] for field in entry.schema["fields"]]
         for column in columns:
@@ -100,16 +111,24 @@ class _Asked:
                 'with .option("columns", ...), read it with app.read or sl.read_view, or give the columns names of '
                 "their own in the view"
             )
-        since = options.get("since")
-        if since is None and options.get("until") is not None:
-            raise BadReadOption("'until' goes with 'since'; for the contents as of an epoch, give 'asOf'")
-        if since is not None and options.get("asOf") is not None:
-            raise BadReadOption("'since' and 'asOf' were given: for changes, say 'since' and 'until'")
-        asked = options.get("until") if since is not None else options.get("asOf")
-        as_of = resolve_epoch(store, asked, [entry.trace])
-        after = None if since is None else resolve_epoch(store, since, [entry.trace])
         check_there(store, view, as_of, after, base=not Contents.described(entry.contents).is_bag)
-        return _Asked(store.root, entry, columns, as_of, after)
+        asked_for = _Asked(store.root, view, now, columns, as_of, after)
+        asked_for.reading(columns)
+        return asked_for
+
+    def reading(self, columns: list[str]) -> Reading | Parts:
+        """What reads some columns of it."""
+        root = str(self.root)
+        if self.since is None:
+            return Reading(Contents.described(self.entry.contents).only(columns), root, _SPANS, self.as_of)
+        stretches = [
+            (Contents.described(was.contents), since, until)
+            for was, since, until in self._now.between(self.since, self.as_of)
+        ]
+        if len(stretches) > 1:
+            check_columns(self._view, stretches)
+        some = [(contents.only(columns), since, until) for contents, since, until in stretches]
+        return changes_of(self._view, some, root, _SPANS)
 
 
 class ViewReader(DataSourceReader):
@@ -124,9 +143,5 @@ class ViewReader(DataSourceReader):
         return [InputPartition(i) for i in range(_SPANS)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        contents = Contents.described(self._asked.entry.contents)
-        reading = Reading(
-            contents.only(self._names), str(self._asked.root), _SPANS, self._asked.as_of, self._asked.since
-        )
-        for table in reading.span(partition.value):
+        for table in self._asked.reading(self._names).span(partition.value):
             yield from table.to_batches()

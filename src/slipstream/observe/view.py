@@ -20,10 +20,10 @@ def read_view(store: str | Path, view: str, as_of: int | str | datetime | None =
     """A view as of an epoch or a time, by default now, as an Arrow table in no particular order."""
     found = Store.existing(store)
     entry = found.view(view)
-    contents = Contents.described(entry.contents)
     for attempt in range(_ATTEMPTS):
         try:
             epoch = resolve_epoch(found, as_of, [entry.trace])
+            contents = Contents.described(entry.at(epoch).contents)
             check_there(found, view, epoch, None, base=not contents.is_bag)
             tables = contents.now(found.root, epoch, Span.whole())
             return pa.concat_tables([contents.schema.empty_table(), *tables])

@@ -5,7 +5,7 @@ from slipstream.plan.choosing import Choices, Fact, Looks, Pace, Unit, choose, r
 from slipstream.plan.compile import Compiled, Declared, View, compile_views, maintainable
 from slipstream.plan.eventtime import late_names
 from slipstream.plan.explain import step_of
-from slipstream.plan.identity import TraceNames, session_settings
+from slipstream.plan.identity import TraceNames, means_the_same, session_settings
 from slipstream.plan.lower import Leaf, Program, lower
 from slipstream.plan.lower.record import recorded_schema
 from slipstream.plan.meaning import TIME_ZONE, Meaning, differences, of_source
@@ -47,6 +47,7 @@ __all__ = [
     "maintainable",
     "mark_of",
     "marked_schema",
+    "means_the_same",
     "observed_watermark",
     "of_source",
     "recorded_schema",

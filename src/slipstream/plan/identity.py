@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from slipstream.plan.catalyst import Catalyst, Describer, Node
 from slipstream.plan.functions import PYTHON as PYTHON_VERSION
@@ -69,6 +69,17 @@ class Meanings:
         while self._catalyst.kind(plan) == "Sort":
             plan = self._catalyst.children(plan)[0]
         return self.of(plan)
+
+
+def means_the_same(catalyst: Catalyst, leaves: Mapping[int, str], before: DataFrame, now: DataFrame) -> bool:
+    """Whether two queries mean the same. leaves: the placeholders that both read, with their names."""
+    told = []
+    for frame in (before, now):
+        meanings = Meanings(catalyst, session_settings(frame.sparkSession))
+        for leaf, name in leaves.items():
+            meanings.know(leaf, Meaning(name, name))
+        told.append(meanings.of(catalyst.optimised(frame)))
+    return told[0].whole == told[1].whole
 
 
 class TraceNames:

@@ -283,6 +283,10 @@ class Source(ABC):
     def frame(self, range: JSON) -> DataFrame:  # noqa: A002
         """The rows of a range: the fields of `row_schema`, then the columns that the docstring above lists."""
 
+    def together(self, ranges: Sequence[JSON]) -> list[JSON]:
+        """Ranges that have the rows of these, as few as can be."""
+        return list(ranges)
+
     def left(self, range: JSON) -> tuple[JSON | None, tuple[str, ...]]:  # noqa: A002
         """What is left of a range, None for nothing, and the names of what is gone. A source that cannot tell says that
         all of it is there, and `frame` says otherwise.

@@ -213,6 +213,9 @@ class Files(Source):
         self._listing.look()
         return self._listing.size()
 
+    def together(self, ranges: Sequence[JSON]) -> list[JSON]:
+        return [{"files": [file for taken in ranges for file in taken["files"]]}] if ranges else []
+
     def left(self, range: JSON) -> tuple[JSON | None, tuple[str, ...]]:  # noqa: A002
         gone = {file.name for file in _files(range) if not (self.path / file.name).exists()}
         files = [each for each in range["files"] if each[0] not in gone]

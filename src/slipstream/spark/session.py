@@ -57,6 +57,8 @@ _ASKED = (
 
 EPOCH_POOL = "epochs"
 """The scheduler pool of epoch jobs: the local property `spark.scheduler.pool` of the thread that runs them."""
+BACKFILL_POOL = "backfill"
+"""That of jobs that compute a new view while epochs go on."""
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,9 @@ It is what a reader needs to read a view without the app's own file, and what th
 which views changed. A trace's name says whose it is and which operator's; a view that is rebuilt keeps its name. So
 whoever holds something about a trace (a replica its layers, `sums` its checksums) holds it about an *identity*: the
 name, and the incarnation that rebuilt the view last.
+
+A view whose query was replaced has *generations*: what it was is read from the trace that it had, up to the epoch
+before the new one took over, for as long as history reaches. Nothing is added to such a trace any more.
 """
 
 from __future__ import annotations
@@ -29,11 +32,28 @@ class SourceEntry:
 
 
 @dataclass(frozen=True)
+class Generation:
+    """A view as it was until it was replaced. since, upto: its first epoch and its last."""
+
+    since: int
+    upto: int
+    schema: JSON
+    contents: Mapping[str, JSON]
+    order: tuple[tuple[str, bool, bool], ...] = ()
+
+    @property
+    def trace(self) -> str:
+        trace: str = self.contents["trace"]
+        return trace
+
+
+@dataclass(frozen=True)
 class ViewEntry:
     """schema: Spark's, as JSON. contents: how its rows are kept (`dataflow.Contents`). traces: all that it keeps.
     order: (column, ascending, nulls first). role: "view", or "rejected" or "late" rows. rebuilt: the incarnation that
     computed it anew, 0 for none. since: the epoch at which its history begins. settings: those of the session that its
-    answers depend on; functions: the user's own that it calls, by name, each with a digest of its code.
+    answers depend on; functions: the user's own that it calls, by name, each with a digest of its code. past: what it
+    was before, oldest first, without gaps.
     """
 
     schema: JSON
@@ -46,6 +66,7 @@ class ViewEntry:
     since: int = 0
     settings: Mapping[str, str] = field(default_factory=dict)
     functions: Mapping[str, str] = field(default_factory=dict)
+    past: tuple[Generation, ...] = ()
 
     @property
     def trace(self) -> str:
@@ -57,6 +78,24 @@ class ViewEntry:
     def sums_key(self) -> str:
         """Under which the checksums of its rows are noted."""
         return f"{self.trace}@{self.rebuilt}" if self.rebuilt else self.trace
+
+    def at(self, epoch: int) -> ViewEntry:
+        """The view as it was at an epoch, without its past. Before all that is known it is what is known first."""
+        if epoch >= self.since or not self.past:
+            return replace(self, past=())
+        was = next((each for each in self.past if epoch <= each.upto), self.past[-1])
+        return replace(
+            self, since=was.since, schema=was.schema, contents=was.contents, order=was.order, past=()
+        )
+
+    def between(self, since: int, until: int) -> list[tuple[ViewEntry, int, int]]:
+        """The view as it was from one epoch to another, each with the epochs between which it was that."""
+        found = []
+        for each in self.past:
+            if since <= each.upto < until:
+                found.append((self.at(each.upto), since, each.upto))
+                since = each.upto + 1
+        return [*found, (self.at(until), since, until)]
 
 
 @dataclass(frozen=True)
@@ -75,6 +114,10 @@ class Catalog:
     def traces(self) -> list[str]:
         """The traces that its views keep."""
         return sorted({trace for view in self.views.values() for trace in (view.trace, *view.traces)})
+
+    def past_traces(self) -> list[str]:
+        """The traces that views were read from before they were replaced."""
+        return sorted({each.trace for view in self.views.values() for each in view.past})
 
     def identities(self) -> dict[str, str]:
         """The identity of each trace; that of a source's own trace never changes."""
@@ -102,6 +145,14 @@ class Catalog:
                     "order": [list(each) for each in view.order],
                     "settings": dict(view.settings),
                     "functions": dict(view.functions),
+                    "past": [
+                        {
+                            **vars(each),
+                            "contents": dict(each.contents),
+                            "order": [list(column) for column in each.order],
+                        }
+                        for each in view.past
+                    ],
                 }
                 for name, view in self.views.items()
             },
@@ -118,15 +169,21 @@ class Catalog:
                         **each,
                         "traces": tuple(checked_trace(trace) for trace in each["traces"]),
                         "order": tuple(tuple(column) for column in each["order"]),
+                        "past": tuple(_generation(was) for was in each.get("past", ())),
                     }
                 )
                 for name, each in body["views"].items()
             }
             for view in views.values():
-                checked_trace(view.trace)
+                for trace in (view.trace, *(was.trace for was in view.past)):
+                    checked_trace(trace)
             return checked(Catalog(sources, views))
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise DamagedDocument("", CATALOG, f"it is no catalog ({error})") from error
+
+
+def _generation(said: Mapping[str, JSON]) -> Generation:
+    return Generation(**{**said, "order": tuple(tuple(column) for column in said["order"])})
 
 
 def owner_of(trace: str) -> str:

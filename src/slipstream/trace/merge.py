@@ -50,14 +50,18 @@ def merge_flat(
     return _merge(directory, inputs, output, collapse, whole=True, flushed=flushed)
 
 
-def as_flat(directory: Path, name: LayerName, to: Path, hi: int) -> int:
-    """Write what a layer of epoch 1 holds as everything up to epoch `hi`, in another trace and flushed; its bytes."""
+def as_flat(directory: Path, name: LayerName, to: Path, hi: int, lo: int = 1) -> int:
+    """Write what a layer of one epoch holds as that of epochs `lo` to `hi`, in another trace and flushed; its bytes."""
     layer = open_layer(directory, name)
     table = pa.Table.from_batches([part.batch for part in layer.parts], layer.schema).combine_chunks()
     bag = _rows.is_bag(layer.schema)
-    table = _rows.consolidate(table) if bag else _rows.collapse_keyed(table, keep_tombstones=False)
+    table = _rows.consolidate(table) if bag else _rows.collapse_keyed(table, keep_tombstones=lo > 1)
+    if lo > 1:
+        at = table.schema.get_field_index("epoch")
+        epochs = pa.array([hi], table.schema.field(at).type).take(pa.array([0] * table.num_rows, pa.int64()))
+        table = table.set_column(at, table.schema.field(at), epochs)
     make_folders(to, store_of(to))
-    output = replace(name, lo=1, hi=hi, kind="log" if hi == 1 else "flat")
+    output = replace(name, lo=lo, hi=hi, kind="log" if hi == lo else "flat")
     return write_layer(to, output, layer.schema, table_batches(table), flushed=True)
 
 

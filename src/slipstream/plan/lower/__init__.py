@@ -19,7 +19,7 @@ from slipstream.plan.lower.builder import Builder, Delta, Leaf, Program, bind
 from slipstream.plan.lower.cross import cross_join
 from slipstream.plan.lower.firstseen import first_seen
 from slipstream.plan.lower.join import join
-from slipstream.plan.lower.leaves import constant, given, once
+from slipstream.plan.lower.leaves import constant, given, handed_in, once
 from slipstream.plan.lower.linear import expand, passing, project, union
 from slipstream.plan.lower.lowering import Lower, Lowering
 from slipstream.plan.lower.panes import panes
@@ -54,15 +54,29 @@ KINDS: Mapping[type[nodes.Op], Lower] = {
 
 
 def lower(
-    catalyst: Catalyst, compiled: Compiled, *, shards: int | None, hash_bits: int, partial: Collection[str]
+    catalyst: Catalyst,
+    compiled: Compiled,
+    *,
+    shards: int | None,
+    hash_bits: int,
+    partial: Collection[str],
+    only: Collection[str] | None = None,
+    held: Collection[str] = (),
 ) -> Program:
     """The plan of an epoch. shards: None for one that a single task runs. partial: the aggregations whose rows are
-    added up before they are shuffled.
+    added up before they are shuffled. only: the views that it is to compute, if not all. held: views, and
+    sources, whose change is not computed but handed in.
     """
     build = Builder(catalyst, shards, hash_bits)
     low = Lowering(build, KINDS, partial)
     leaves: dict[str, Leaf] = {}
     for op in compiled.sources:
+        if op.name in held:
+            leaf, low.inputs[compiled.leaves[op.name]] = handed_in(
+                build, op.schema, compiled.readers[op.name]
+            )
+            leaves[op.name] = leaf
+            continue
         leaves[op.name], delta = source(build, op)
         if compiled.readers[op.name] > 1:
             delta = replace(delta, plan=build.share(delta.plan))
@@ -71,6 +85,12 @@ def lower(
     views: dict[str, tuple[Node, ...]] = {}
     for view in compiled.views:
         low.view = view.name
+        if view.name in held:
+            leaves[view.name], low.inputs[compiled.leaves[view.name]] = handed_in(
+                build, view.schema, compiled.readers[view.name]
+            )
+        if only is not None and view.name not in only:
+            continue
         own, change = _view(low, view)
         terminals += own
         views[view.name] = own or (() if change is None else (change.plan,))

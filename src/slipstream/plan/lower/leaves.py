@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from pyspark.sql import functions as F
+from pyspark.sql.types import LongType, StructField, StructType
 
-from slipstream.plan.lower.builder import Delta
+from slipstream.core.columns import DIFF
+from slipstream.plan.lower.builder import Builder, Delta, Leaf
 from slipstream.plan.lower.lowering import Lowering
 from slipstream.plan.nodes import Constant, Input, Once
 
@@ -22,3 +24,12 @@ def constant(low: Lowering, op: Constant) -> Delta:
     rows = low.build.constant(op.plan)
     plan = low.catalyst.over(rows, lambda frame: frame.select("*", F.lit(1).cast("long").alias("diff")))
     return Delta(plan, low.catalyst.output(plan)[-1], None, "free", inserts_only=True)
+
+
+def handed_in(build: Builder, rows: StructType, readers: int) -> tuple[Leaf, Delta]:
+    """A leaf for the change of a collection with these columns, with how often each row is added at the end."""
+    fields = [StructField(f"c{i}", field.dataType) for i, field in enumerate(rows)]
+    leaf = build.leaf(build.catalyst.placeholder(StructType([*fields, StructField(DIFF, LongType())])))
+    plan = build.share(leaf.node) if readers > 1 else leaf.node
+    delta = Delta(plan, build.catalyst.output(plan)[-1], None, "free")
+    return leaf, delta

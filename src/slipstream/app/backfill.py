@@ -1,0 +1,173 @@
+"""Views that are new, or mean something else than before, computed beside those that run.
+
+A backfill is a store of its own in the folder of the app's, in which only these views are computed. Its first epoch is
+all that was consumed up to some epoch of the app, each following one whatever was consumed since: so it may catch up
+while the app goes on. What it reads is the nearest that is kept: a view that goes on gives what it holds, and then its
+changes; a source gives its input again, from the ranges in the lineage.
+
+What is computed is put in place as layers that stand for all these epochs, in traces that no plan has yet: a trace is
+known by what it holds, so a changed view has others than before. Nobody reads them until the catalog names them. If a
+process ends before, what it has left is removed or written anew by the next. A trace that is there already, whole, is
+left as it is: its name says that it holds the same. Only where a view is computed anew although nothing changed does it
+take the place of its own traces: then it is out of the catalog while that is done, so that a process that ends
+meanwhile leaves a view to be added.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from functools import reduce
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import LongType, StructField, StructType
+
+from slipstream.core.columns import DIFF
+from slipstream.core.crashing import crash_point, crash_points
+from slipstream.core.errors import MissingLayer
+from slipstream.dataflow.contents import Contents, places
+from slipstream.dataflow.task import EpochProperty
+from slipstream.epoch import Template
+from slipstream.observe.switching import Standing, changes_of
+from slipstream.sources import Source
+from slipstream.spark.session import BACKFILL_POOL
+from slipstream.store.catalog import ViewEntry
+from slipstream.store.history import History
+from slipstream.store.layout import REBUILD
+from slipstream.store.lineage import read_lineage, read_whole
+from slipstream.store.store import Claim
+from slipstream.trace import LayerName, Span, as_flat, cover, list_layers
+
+crash_points(
+    backfill__computed="new views are computed up to some epoch, and nothing of them is in place",
+    backfill__in_place="the traces of new views are in place, and the catalog does not name them",
+    backfill__taken_up="the catalog names the traces of new views, and no epoch was computed with them",
+)
+
+
+@dataclass
+class Backfill:
+    """Computes views in a store of their own. template: gives their plan. held: the views that are handed in, as the
+    catalog has them. upto: the epoch of the app up to which it is computed. placed: traces that are in place.
+    """
+
+    spark: SparkSession
+    claim: Claim
+    template: Template
+    sources: Mapping[str, Source]
+    held: Mapping[str, ViewEntry]
+    shards: int
+    upto: int = 0
+    placed: set[str] = field(default_factory=set)
+    _epochs: list[tuple[int, int, int]] = field(default_factory=list)
+    """Of each epoch of the backfill: its number, and the first and the last of the app's that it stands for."""
+
+    @property
+    def folder(self) -> Path:
+        return self.claim.store.root / f"{REBUILD}-{self.claim.incarnation}"
+
+    def begin(self) -> None:
+        """Begin with nothing, whatever was left by one that was cut short."""
+        clear(self.claim)
+        self.claim.store.disk.make_folder(self.folder.name)
+
+    def advance(self, upto: int, pool: str = BACKFILL_POOL) -> None:
+        """Compute what epochs have brought since, up to one that is computed."""
+        number = len(self._epochs) + 1
+        sent = EpochProperty(str(self.folder), number, self.claim.incarnation, self.shards)
+        self.template.run(self.spark, self._frames(upto), sent, pool)
+        self._epochs.append((number, self.upto + 1, upto))
+        self.upto = upto
+
+    def place(self, wanted: Collection[str], replaced: Collection[str]) -> None:
+        """Put traces in place, of those that are wanted: those that are replaced, and those that are not there whole.
+        What was put in place before is added to.
+        """
+        crash_point("backfill.computed")
+        root = self.claim.store.root
+        for trace in wanted:
+            if trace not in self.placed and (
+                trace in replaced or not is_whole(root / trace, self.claim, self.upto)
+            ):
+                remove_trace(self.claim, trace)
+                self.placed.add(trace)
+        for trace in self.placed:
+            done = max((name.hi for name in list_layers(root / trace)), default=0)
+            for number, first, last in self._epochs:
+                if last > done:
+                    self._add(trace, number, max(first, done + 1), last)
+        crash_point("backfill.in_place")
+
+    def end(self) -> None:
+        clear(self.claim)
+
+    def _add(self, trace: str, number: int, first: int, last: int) -> None:
+        made = self.folder / trace
+        for layer in list_layers(made):
+            if layer.lo == number:
+                as_flat(made, layer, self.claim.store.root / trace, last, first)
+
+    def _frames(self, upto: int) -> dict[str, DataFrame]:
+        """What is to be computed now, of each input that has something."""
+        past = read_lineage(self.claim.store.disk).history
+        if past.base.epoch > self.upto:
+            past = read_whole(self.claim.store.disk)
+        frames = {}
+        for name, source in self.sources.items():
+            ranges = self._ranges(past, name, upto)
+            if ranges:
+                frames[name] = reduce(
+                    DataFrame.unionByName, (source.frame(each) for each in source.together(ranges))
+                )
+        if upto > self.upto:
+            frames |= {name: self._handed_in(entry, upto) for name, entry in self.held.items()}
+        return frames
+
+    def _ranges(self, past: History, source: str, upto: int) -> list[object]:
+        cuts = [cut.ranges for cut in past.cuts if self.upto < cut.epoch <= upto]
+        first = list(past.base.unfolded.get(source, ())) if not self.upto else []
+        return [*first, *(ranges[source] for ranges in cuts if source in ranges)]
+
+    def _handed_in(self, entry: ViewEntry, upto: int) -> DataFrame:
+        """What a view holds, or its changes since the last time."""
+        root, rows = str(self.claim.store.root), list(StructType.fromJson(entry.schema))
+        reading: Callable[..., object]
+        if not self.upto:
+            reading = Standing(Contents.described(entry.at(upto).contents), root, self.shards, upto)
+            beside = [DIFF]
+        else:
+            stretches = [
+                (Contents.described(was.contents), since, until)
+                for was, since, until in entry.between(self.upto, upto)
+            ]
+            reading = changes_of("", stretches, root, self.shards)
+            beside = ["", DIFF]
+        by_place = places(len(rows) + len(beside))
+        kinds = [row.dataType for row in rows] + [LongType()] * len(beside)
+        schema = StructType([StructField(*each) for each in zip(by_place, kinds, strict=True)])
+        frame = self.spark.range(0, self.shards, 1, self.shards).mapInArrow(reading, schema)
+        return frame.select(*by_place[: len(rows)], by_place[-1])
+
+
+def clear(claim: Claim) -> None:
+    """Remove what backfills have left, of this process or of one before it."""
+    for folder in claim.store.root.glob(f"{REBUILD}-*"):
+        claim.check_ours()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def remove_trace(claim: Claim, trace: str) -> None:
+    """Remove a trace with all its layers."""
+    claim.check_ours()
+    shutil.rmtree(claim.store.root / trace, ignore_errors=True)
+
+
+def is_whole(directory: Path, claim: Claim, epoch: int) -> bool:
+    """Whether a trace holds all as of an epoch."""
+    try:
+        names: list[LayerName] = claim.store.valid_layers("/".join(directory.parts[-3:]))
+        return bool(cover(names, epoch, Span.whole()))
+    except (MissingLayer, FileNotFoundError):
+        return False

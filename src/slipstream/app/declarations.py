@@ -1,0 +1,292 @@
+"""What is declared, and what becomes of it when it is declared again.
+
+A view is analysed, and refused if it cannot be maintained, as soon as all its inputs are known. One that is declared
+again and means the same is what it was, so a cell of a notebook can be run twice. One that means something else is
+replaced if that is asked for: its placeholder stays, unless its columns became others; then every view that reads it,
+directly or not, is analysed anew, and if one of them cannot be, nothing is changed.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from slipstream.app.declared import StandIn
+from slipstream.app.definitions import Names, ViewDefinition, check_complete
+from slipstream.core.errors import NameTaken, StillRead, UnknownView, ViewCycle
+from slipstream.plan import (
+    Catalyst,
+    check_deterministic,
+    check_plan,
+    check_recomputed,
+    check_sql,
+    check_types,
+    keeping_watermarks,
+    late_names,
+    maintainable,
+    means_the_same,
+)
+from slipstream.sources import Source
+
+
+@dataclass(frozen=True)
+class _Analysed:
+    """A view whose query can be maintained. late: its views of late rows."""
+
+    definition: ViewDefinition
+    frame: DataFrame
+    late: tuple[str, ...]
+
+
+@dataclass
+class Declarations:
+    """Sources and views by name, each view after those that it reads. placeholders: the frames that stand for both in
+    queries. waiting: views of which some input is not declared. replacing: those that may take the place of what the
+    store has under their names. kept: the views that hold the rows of sources, by source. version: grows with whatever
+    an app that runs must take up.
+    """
+
+    spark: SparkSession
+    catalyst: Catalyst
+    names: Names = field(default_factory=Names)
+    sources: dict[str, Source] = field(default_factory=dict)
+    views: dict[str, DataFrame] = field(default_factory=dict)
+    definitions: dict[str, ViewDefinition] = field(default_factory=dict)
+    placeholders: dict[str, DataFrame] = field(default_factory=dict)
+    waiting: list[ViewDefinition] = field(default_factory=list)
+    replacing: set[str] = field(default_factory=set)
+    kept: dict[str, str] = field(default_factory=dict)
+    version: int = 0
+    _late: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    _naming: threading.Lock = field(default_factory=threading.Lock)
+
+    def source(self, name: str, source: Source, schema: StructType, *, keep: bool = False) -> DataFrame:
+        """A source whose name is taken already, and what its rows are. keep: in a view of their own."""
+        self.sources[name] = source
+        self.version += 1
+        placeholder = self._define(name, schema)
+        if keep:
+            self.kept[name] = f"{name}_kept"
+            self.view(ViewDefinition(f"{name}_kept", (name,), _as_it_is), may_replace=True)
+        return placeholder
+
+    def view(self, definition: ViewDefinition, *, may_replace: bool) -> DataFrame | None:
+        """A view; None while an input is not declared yet."""
+        name = definition.name
+        if may_replace:
+            self.replacing.add(name)
+        if name in self.definitions:
+            return self._again(definition, may_replace=may_replace)
+        if may_replace and any(view.name == name for view in self.waiting):
+            self.waiting = [view for view in self.waiting if view.name != name]
+            self.names.free(name)
+        self.names.take(name, "view")
+        self.waiting.append(definition)
+        self.version += 1
+        try:
+            self._analyse_ready()
+        except BaseException:
+            if definition not in self.waiting and name not in self.placeholders:
+                self.names.free(name)
+            raise
+        return self.placeholders.get(name)
+
+    def drop(self, name: str) -> None:
+        """Take away a view. One that others read cannot be."""
+        readers = [view.name for view in self._all() if name in view.inputs]
+        if name in self.kept.values():
+            raise UnknownView(name, self.definitions.keys() - {*self.kept.values()})
+        if name not in self.sources and readers:
+            raise StillRead(name, readers)
+        if name in self.definitions:
+            del self.definitions[name], self.views[name]
+            for late in self._late.pop(name, ()):
+                self.names.free(late)
+        elif any(view.name == name for view in self.waiting):
+            self.waiting = [view for view in self.waiting if view.name != name]
+        else:
+            raise UnknownView(name, self.definitions)
+        self.placeholders.pop(name, None)
+        self.names.free(name)
+        self.replacing.discard(name)
+        self.version += 1
+
+    def check_complete(self) -> None:
+        check_complete(self.waiting, self.placeholders)
+
+    def from_sql(self, name: str, text: str) -> ViewDefinition:
+        """A view whose query is SQL."""
+        check_sql(self.catalyst, name, text)
+        mentioned = [each for each in self.catalyst.relations(text) if not self._is_table(each)]
+
+        def query(*frames: DataFrame) -> DataFrame:
+            return self.with_names(dict(zip(mentioned, frames, strict=True)), text)
+
+        return ViewDefinition(name, tuple(self.names.known_as(each) for each in mentioned), query)
+
+    def with_names(self, frames: dict[str, DataFrame], text: str) -> DataFrame:
+        """Spark's answer to SQL in which some names stand for frames, for as long as it takes to analyse it. Temporary
+        views of the user's own that have such a name are put back.
+        """
+        with self._naming:
+            catalog = self.spark.catalog
+            own = {name: self.spark.table(f"`{name}`") for name in frames if self._is_temporary(name)}
+            for name, frame in frames.items():
+                frame.createOrReplaceTempView(name)
+            try:
+                return self.spark.sql(text)
+            finally:
+                for name in frames:
+                    catalog.dropTempView(name)
+                for name, frame in own.items():
+                    frame.createOrReplaceTempView(name)
+
+    def _is_table(self, name: str) -> bool:
+        """Whether SQL names a table of Spark's catalog and nothing of this app."""
+        return self.names.known_as(name) not in self.names and self._exists(name)
+
+    def _exists(self, name: str) -> bool:
+        """Whether Spark's catalog has a table or a view of this name, which is one word however it is written."""
+        return self.spark.catalog.tableExists(f"`{name.replace('`', '``')}`")
+
+    def _is_temporary(self, name: str) -> bool:
+        """Whether the user has a temporary view of this name."""
+        return self._exists(name) and self.spark.catalog.getTable(name).isTemporary
+
+    def _all(self) -> Iterable[ViewDefinition]:
+        return [*self.definitions.values(), *self.waiting]
+
+    def _define(self, name: str, schema: StructType) -> DataFrame:
+        kind = "source" if name in self.sources else "view"
+        self.placeholders[name] = StandIn(name, kind, self.catalyst.placeholder(schema))
+        self._analyse_ready()
+        return self.placeholders[name]
+
+    def _analyse_ready(self) -> None:
+        """Analyse every waiting view whose inputs are all known; each may be what another waits for."""
+        while ready := [
+            view for view in self.waiting if all(each in self.placeholders for each in view.inputs)
+        ]:
+            for view in ready:
+                self.waiting.remove(view)
+                analysed = self._analysed(view, self.placeholders)
+                for late in analysed.late:
+                    self.names.take(late, "view of late rows")
+                self._late[view.name] = analysed.late
+                self.views[view.name] = analysed.frame
+                self.definitions[view.name] = view
+                self._define(view.name, analysed.frame.schema)
+
+    def _analysed(self, view: ViewDefinition, placeholders: dict[str, DataFrame]) -> _Analysed:
+        catalyst = self.catalyst
+        with keeping_watermarks(catalyst, view.name):
+            frame = view.frame(placeholders[name] for name in view.inputs)
+        check_deterministic(catalyst, view.name, catalyst.analysed(frame))
+        known = {catalyst.leaf_of(each) for each in placeholders.values()}
+        plan = maintainable(catalyst, frame)
+        check_types(catalyst, view.name, plan)
+        late: list[str] = []
+        if view.maintain == "recompute":
+            check_recomputed(catalyst, view.name, plan, known)
+        else:
+            check_plan(catalyst, view.name, plan, known)
+            late = late_names(catalyst, view.name, plan)
+        return _Analysed(view, frame, tuple(late))
+
+    # Declared again
+
+    def _again(self, definition: ViewDefinition, *, may_replace: bool) -> DataFrame:
+        name = definition.name
+        self._check_circle(definition)
+        check_complete([definition], self.placeholders)
+        now, before = self._analysed(definition, self.placeholders), self.definitions[name]
+        if definition.maintain == before.maintain and self._means_the_same(self.views[name], now.frame):
+            return self.placeholders[name]
+        if not may_replace:
+            raise NameTaken(name, "view", "replace its query with replace=True")
+        placeholders, analysed = self._with_readers(now)
+        late = {each.definition.name: each.late for each in analysed}
+        for view in late:
+            for gone in self._late.get(view, ()):
+                self.names.free(gone)
+        for each in analysed:
+            for kept in each.late:
+                self.names.take(kept, "view of late rows")
+            self.definitions[each.definition.name] = each.definition
+            self.views[each.definition.name] = each.frame
+        self._late |= late
+        self.placeholders.update(placeholders)
+        self.replacing |= {each.definition.name for each in analysed}
+        self.views = {view: self.views[view] for view in self._in_order()}
+        self.definitions = {view: self.definitions[view] for view in self.views}
+        self.version += 1
+        return self.placeholders[name]
+
+    def _means_the_same(self, before: DataFrame, now: DataFrame) -> bool:
+        leaves = {self.catalyst.leaf_of(frame): name for name, frame in self.placeholders.items()}
+        return _columns(before) == _columns(now) and means_the_same(self.catalyst, leaves, before, now)
+
+    def _with_readers(self, now: _Analysed) -> tuple[dict[str, DataFrame], list[_Analysed]]:
+        """Placeholders that become others by a view, and all views that have to be analysed anew, itself included."""
+        fresh: dict[str, DataFrame] = {}
+        analysed = [now]
+        for name in [now.definition.name, *self._in_order()]:
+            if name == now.definition.name:
+                each = now
+            elif fresh.keys() & set(self.definitions[name].inputs):
+                each = self._analysed(self.definitions[name], {**self.placeholders, **fresh})
+                analysed.append(each)
+            else:
+                continue
+            if name not in fresh and _columns(self.placeholders[name]) != _columns(each.frame):
+                fresh[name] = StandIn(name, "view", self.catalyst.placeholder(each.frame.schema))
+        return fresh, analysed
+
+    def _check_circle(self, definition: ViewDefinition) -> None:
+        """Raise if a view that is replaced would come to read itself."""
+        paths = [[definition.name, each] for each in definition.inputs]
+        while paths:
+            path = paths.pop()
+            if path[-1] == definition.name:
+                raise ViewCycle(path)
+            following = self.definitions.get(path[-1])
+            paths += [[*path, each] for each in following.inputs] if following is not None else []
+
+    def _in_order(self) -> list[str]:
+        """The views, each after those that it reads."""
+        order: dict[str, None] = {}
+
+        def visit(name: str) -> None:
+            if name in self.definitions and name not in order:
+                for each in self.definitions[name].inputs:
+                    visit(each)
+                order[name] = None
+
+        for name in self.definitions:
+            visit(name)
+        return list(order)
+
+    def copied(self) -> Declarations:
+        """These, as they are now, for whoever goes on with them while more is declared."""
+        return replace(
+            self,
+            sources=dict(self.sources),
+            views=dict(self.views),
+            definitions=dict(self.definitions),
+            placeholders=dict(self.placeholders),
+            waiting=list(self.waiting),
+            replacing=set(self.replacing),
+            kept=dict(self.kept),
+        )
+
+
+def _as_it_is(rows: DataFrame) -> DataFrame:
+    return rows
+
+
+def _columns(frame: DataFrame) -> list[tuple[str, object]]:
+    return [(each.name, each.dataType) for each in frame.schema]

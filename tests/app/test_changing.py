@@ -1,0 +1,286 @@
+"""An app that is changed after it has begun: views that come, are replaced and go, and what readers see of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+import slipstream as sl
+from slipstream.core.errors import (
+    ChangeFailed,
+    ColumnsReplaced,
+    HistoryBegins,
+    NameTaken,
+    StillRead,
+    UnknownView,
+    ViewChanged,
+    ViewCycle,
+)
+from slipstream.core.settings import Starting, starting_with
+from slipstream.durability.fsck import check_store
+from slipstream.observe.view import read_view
+from slipstream.testing.oracle import assert_equal, recompute
+
+pytestmark = pytest.mark.spark
+SCHEMA = "k string, v long"
+
+
+class Shop:
+    """An app with one source of rows in memory, and what was appended to it."""
+
+    def __init__(self, spark: SparkSession, store: Path) -> None:
+        self.spark, self.store = spark, store
+        self.rows: list[tuple[str, int]] = []
+        self.app = self.open()
+
+    def open(self) -> sl.App:
+        self.orders = sl.memory(SCHEMA)
+        self.app = sl.App("shop", store=self.store, spark=self.spark, shards=2)
+        self.app.source("orders", self.orders)
+        return self.app
+
+    def more(self, *rows: tuple[str, int]) -> None:
+        self.rows += rows
+        self.orders.append(list(rows))
+
+    def run(self) -> int:
+        self.app.run(until="caught_up")
+        return self.app.epoch
+
+    def check(self, *views: str) -> None:
+        inputs = {"orders": self.spark.createDataFrame(self.rows, SCHEMA)}
+        for view in views or tuple(self.app.definitions):
+            assert_equal(self.app.read(view), recompute(self.app, view, inputs), view)
+
+    def changes(self, view: str, since: int, until: int | None = None) -> Counter[tuple[Any, ...]]:
+        """Rows with their diffs added up, by epoch."""
+        found: Counter[tuple[Any, ...]] = Counter()
+        for row in self.app.changes(view, since, until).collect():
+            *values, epoch, diff = row
+            found[(epoch, *values)] += diff
+        return Counter({row: n for row, n in found.items() if n})
+
+
+@pytest.fixture
+def shop(spark: SparkSession, tmp_path: Path) -> Iterator[Shop]:
+    made = Shop(spark, tmp_path)
+    yield made
+    made.app.close()
+    found = check_store(tmp_path).findings
+    assert found == (), found
+
+
+def test_a_view_declared_after_the_app_has_begun_has_all_that_was_taken(shop: Shop) -> None:
+    shop.app.view("sums", "SELECT k, sum(v) s FROM orders GROUP BY k")
+    shop.more(("a", 1), ("b", 2))
+    shop.run()
+    shop.more(("a", 3))
+    assert shop.run() == 2
+    shop.app.view("counts", "SELECT k, count(*) n FROM orders GROUP BY k")
+    shop.app.view("large", "SELECT * FROM sums WHERE s > 2")
+    shop.app.view("pairs", "SELECT o.k, o.v, s.s FROM orders o JOIN sums s ON o.k = s.k")
+    shop.check()
+    assert shop.app.epoch == 2, "nothing was computed but the new views"
+    shop.more(("b", 5), ("c", 1))
+    assert shop.run() == 3
+    shop.check()
+    assert shop.app.read("sums", as_of=1).count() == 2, "the others keep their history"
+    with pytest.raises(HistoryBegins, match="begins with epoch 2"):
+        shop.app.read("counts", as_of=1)
+
+
+def test_a_view_declared_twice_with_one_meaning_is_one(shop: Shop) -> None:
+    def sums(orders: DataFrame) -> DataFrame:
+        return orders.groupBy("k").agg(F.sum("v").alias("s"))
+
+    first = shop.app.view(sums)
+    shop.more(("a", 1))
+    shop.run()
+    version = shop.app._declared.version
+    assert shop.app.view(sums) is first
+    assert shop.app.view("sums", "SELECT k, sum(v) AS s FROM orders GROUP BY k") is first
+    assert shop.app.source("orders", shop.orders) is shop.app.source("orders", shop.orders)
+    assert shop.app._declared.version == version
+    with pytest.raises(NameTaken, match="or go on with the one that is there"):
+        shop.app.source("orders", sl.memory(SCHEMA))
+
+
+def test_replacing_a_query_emits_the_difference_to_readers_and_views_above(shop: Shop) -> None:
+    shop.app.view("sums", "SELECT k, sum(v) s FROM orders GROUP BY k")
+    shop.app.view("large", "SELECT k FROM sums WHERE s > 2")
+    shop.app.view("plain", "SELECT v FROM orders")
+    shop.more(("a", 1), ("b", 2), ("c", 7))
+    shop.run()
+    shop.more(("a", 1))
+    assert shop.run() == 2
+    shop.app.view("sums", "SELECT k, sum(if(k = 'b', 2, 1) * v) s FROM orders GROUP BY k", replace=True)
+    assert {tuple(row) for row in shop.app.read("sums").collect()} == {("a", 2), ("b", 2), ("c", 7)}, (
+        "not yet"
+    )
+    assert shop.run() == 3, "the new query takes over at an epoch of its own"
+    shop.check()
+    assert shop.changes("sums", 2, 3) == {(3, "b", 2): -1, (3, "b", 4): 1}
+    assert shop.changes("large", 2, 3) == {(3, "b"): 1}
+    assert shop.changes("plain", 2, 3) == {}
+    shop.more(("b", 1))
+    shop.run()
+    shop.check()
+    assert shop.changes("sums", 1, 4) == {
+        (2, "a", 1): -1,
+        (2, "a", 2): 1,
+        (3, "b", 2): -1,
+        (3, "b", 4): 1,
+        (4, "b", 4): -1,
+        (4, "b", 6): 1,
+    }
+    old = {("a", 2), ("b", 2), ("c", 7)}
+    assert {tuple(row) for row in shop.app.read("sums", as_of=2).collect()} == old, "its past is what it was"
+    assert {tuple(row.values()) for row in read_view(shop.store, "sums", 2).to_pylist()} == old
+    assert shop.app.read("sums", as_of=1).count() == 3
+    for options, rows in (({"since": 2, "until": 3}, 2), ({"asOf": 2}, 3)):
+        reader = shop.spark.read.format("slipstream").option("view", "sums").options(**options)
+        assert reader.load(str(shop.store)).count() == rows
+
+
+def test_a_replaced_view_may_have_other_columns(shop: Shop) -> None:
+    shop.app.view("sums", "SELECT k, sum(v) s FROM orders GROUP BY k")
+    shop.app.view("names", "SELECT k FROM sums")
+    shop.more(("a", 1), ("b", 2))
+    shop.run()
+    shop.app.view("sums", "SELECT k, sum(v) s, count(*) n FROM orders GROUP BY k", replace=True)
+    shop.run()
+    shop.check()
+    assert shop.app.read("sums", as_of=1).columns == ["k", "s"]
+    with pytest.raises(ColumnsReplaced, match="the columns of 'sums' became others at epoch 2"):
+        shop.app.changes("sums", 1, 2)
+    with pytest.raises(Exception, match="UNRESOLVED_COLUMN"):
+        shop.app.view("sums", "SELECT count(*) n FROM orders", replace=True)
+    shop.check("names", "sums")
+
+
+def test_what_is_replaced_and_replaced_back_is_what_it_was(shop: Shop) -> None:
+    first, second = "SELECT k, sum(v) s FROM orders GROUP BY k", "SELECT k, max(v) s FROM orders GROUP BY k"
+    shop.app.view("sums", first)
+    shop.more(("a", 1), ("a", 2))
+    shop.run()
+    for query in (second, first, second):
+        shop.app.view("sums", query, replace=True)
+        shop.more(("a", 4), ("b", 1))
+        shop.run()
+        shop.check()
+    assert shop.changes("sums", 3, 4)
+    with pytest.raises(HistoryBegins):
+        shop.app.read("sums", as_of=1)
+
+
+def test_a_dropped_view_is_gone_with_all_it_kept_and_can_come_back(shop: Shop) -> None:
+    shop.app.view("sums", "SELECT k, sum(v) s FROM orders GROUP BY k")
+    shop.app.view("large", "SELECT * FROM sums WHERE s > 2")
+    shop.more(("a", 1), ("b", 2))
+    shop.run()
+    with pytest.raises(StillRead, match=r"'sums' cannot be dropped: it is read by 'large'. Drop these first"):
+        shop.app.drop("sums")
+    with pytest.raises(UnknownView):
+        shop.app.drop("sum")
+    shop.app.drop("large")
+    shop.more(("c", 5))
+    shop.run()
+    with pytest.raises(UnknownView):
+        shop.app.read("large")
+    assert [path.name for path in (shop.store / "traces" / "large").glob("*")] == []
+    shop.app.view("large", "SELECT * FROM sums WHERE s > 1")
+    shop.check()
+
+
+def test_what_views_share_stays_when_one_of_them_goes(shop: Shop) -> None:
+    joined = "FROM orders a JOIN (SELECT k, max(v) m FROM orders GROUP BY k) b ON a.k = b.k"
+    shop.app.view("one", f"SELECT a.k, a.v, b.m {joined}")
+    shop.app.view("two", f"SELECT a.k, a.v, b.m {joined} WHERE a.v > 1")
+    shop.more(("a", 1), ("b", 2))
+    shop.run()
+    shop.app.drop("one")
+    shop.more(("a", 5), ("b", 1))
+    shop.run()
+    shop.check()
+    shop.app.view("one", f"SELECT a.k, a.v, b.m {joined}")
+    shop.more(("a", 2))
+    shop.run()
+    shop.check()
+
+
+def test_a_view_is_rebuilt_on_request(shop: Shop) -> None:
+    shop.app.view("sums", "SELECT k, sum(v) s FROM orders GROUP BY k")
+    shop.app.view("large", "SELECT * FROM sums WHERE s > 2")
+    shop.more(("a", 1), ("b", 2))
+    shop.run()
+    shop.more(("b", 1))
+    shop.run()
+    with pytest.raises(UnknownView):
+        shop.app.rebuild("sum")
+    shop.app.rebuild("sums")
+    shop.check()
+    shop.more(("a", 2))
+    shop.run()
+    shop.check()
+    with pytest.raises(HistoryBegins):
+        shop.app.changes("sums", 0)
+
+
+def test_a_change_that_cannot_be_made_leaves_the_app_as_it_was(shop: Shop) -> None:
+    shop.app.view("sums", "SELECT k, sum(v) s FROM orders GROUP BY k")
+    shop.more(("a", 1), ("b", 0))
+    shop.run()
+    shop.app.view("shares", "SELECT k, 1 div v AS share FROM orders")
+    with pytest.raises(ChangeFailed, match=r"could not be taken up \('shares'\).*DIVIDE_BY_ZERO"):
+        shop.run()
+    shop.app.view("shares", "SELECT k, try_divide(1, v) AS share FROM orders", replace=True)
+    shop.more(("c", 3))
+    shop.run()
+    shop.check()
+
+
+def test_a_view_cannot_come_to_read_itself(shop: Shop) -> None:
+    shop.app.view("one", "SELECT * FROM orders")
+    shop.app.view("two", "SELECT * FROM one")
+    with pytest.raises(ViewCycle, match="one -> two -> one"):
+        shop.app.view("one", "SELECT * FROM two", replace=True)
+    shop.app.view("three", "SELECT * FROM orders")
+    shop.app.view("one", "SELECT * FROM three", replace=True)
+    shop.more(("a", 1))
+    shop.run()
+    shop.check()
+
+
+def test_a_changed_program_says_what_it_wants_to_replace(shop: Shop) -> None:
+    shop.app.view("sums", "SELECT k, sum(v) s FROM orders GROUP BY k")
+    shop.app.view("old", "SELECT k FROM orders")
+    shop.more(("a", 1), ("b", 2))
+    shop.run()
+    shop.app.close()
+
+    shop.open()
+    shop.app.view("sums", "SELECT k, sum(v + 1) s FROM orders GROUP BY k")
+    with pytest.raises(ViewChanged, match="Changed: 'sums'"):
+        shop.run()
+    shop.app.close()
+
+    shop.open()
+    shop.app.view("sums", "SELECT k, sum(v + 1) s FROM orders GROUP BY k", replace=True)
+    shop.app.view("new", "SELECT k, count(*) n FROM orders GROUP BY k")
+    assert shop.run() == 2
+    shop.check()
+    assert shop.changes("sums", 1) == {(2, "a", 1): -1, (2, "a", 2): 1, (2, "b", 2): -1, (2, "b", 3): 1}
+    assert not list((shop.store / "traces" / "old").glob("*")), "what is declared no more is dropped"
+    shop.app.close()
+
+    with starting_with(Starting(replace=True)):
+        shop.open()
+    shop.app.view("sums", "SELECT k, sum(v + 2) s FROM orders GROUP BY k")
+    shop.run()
+    shop.check()
