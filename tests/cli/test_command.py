@@ -194,6 +194,16 @@ def test_explain(made: Made) -> None:
     assert "TopK" in done.stdout
 
 
+def test_plan_says_that_nothing_is_to_be_computed_where_nothing_changed(made: Made) -> None:
+    done = run(made.folder, "plan", "shop.py", "--json")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert {view["name"]: view["what"] for view in told["views"]} == dict.fromkeys(
+        ("revenue", "leaders"), "goes on"
+    )
+    assert (told["epoch"], told["inputs"]) == (FILES, [])
+
+
 FAILING = """
 import slipstream as sl
 
@@ -239,7 +249,7 @@ def test_an_error_is_one_message_without_a_traceback(made: Made, tmp_path: Path)
 def test_the_version_and_help_with_an_example_for_every_verb() -> None:
     here = Path(__file__).parent
     assert run(here, "--version").stdout == f"slipstream {__version__}\n"
-    for verb in ("run", "status", "query", "explain", "recover", "drill", "fsck"):
+    for verb in ("run", "status", "query", "explain", "plan", "recover", "drill", "fsck"):
         assert f"Example: slipstream {verb} " in run(here, verb, "--help").stdout
 
 

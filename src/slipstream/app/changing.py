@@ -88,7 +88,7 @@ class Changes:
                     self._advance(changing)
                     self._join(assembly, changing, wanted.version)
             except Exception as error:
-                raise self._refused(wanted, error) from error
+                raise self._refused(wanted, error) from None  # the log has the whole story
 
     def beside(self, latest: Callable[[], Wanted]) -> None:
         """Make a change beside a run, and whatever is declared meanwhile."""
@@ -198,10 +198,9 @@ class Changes:
 
     def _refused(self, wanted: Wanted, error: Exception) -> Exception:
         failure = ChangeFailed(wanted.names, text_of(error))
-        failure.__cause__ = error
         if self.closed:
             return failure
-        _LOG.error("a change of the app failed", extra=fields(cause=text_of(error)))
+        _LOG.error("a change of the app failed", exc_info=error, extra=fields(cause=text_of(error)))
         with self._done:
             self._failed = (wanted.version, failure)
             self._done.notify_all()
