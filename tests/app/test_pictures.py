@@ -288,5 +288,6 @@ def test_a_terminal_shows_rows_and_bars() -> None:
 def test_no_frame_is_made_of_a_placeholder(spark: SparkSession) -> None:
     frame: DataFrame = spark.range(1)
     declared = Declared("t", "source", frame, lambda: "html")
+    assert declared.select("id").count() == 1
     assert declared._repr_html_() == "html"
     assert declared.select("id").columns == ["id"]
