@@ -129,17 +129,17 @@ class Assembly:
         holders = {name: self.kept.get(name, name) for name in sorted(needed)}
         return {name: view for name, view in holders.items() if view in rebuild.reused}
 
-    def begin(self, claim: Claim, frontier: int) -> Changing:
-        """Begin to change a store to this, with nothing computed yet."""
+    def begin(self, claim: Claim, frontier: int, *, beside: bool = False) -> Changing:
+        """Begin to change a store to this, with nothing computed yet. beside: while epochs run."""
         rebuild = self.compare(claim, frontier)
         if not rebuild.views:
             return Changing(rebuild, None)
         known = claim.store.catalog().views
         held = {name: known[view] for name, view in self.nearest(rebuild).items()}
-        template = self.plans.backfilling(rebuild.views, held)
+        planned = self.plans.backfilling(rebuild.views, held, beside=beside)
         read = {name for view in rebuild.views for name in self.inputs[view]} - held.keys()
         sources = {name: source for name, source in self.used.items() if name in read}
-        backfill = Backfill(self.spark, claim, template, sources, held, self.shards)
+        backfill = Backfill(self.spark, claim, planned.template, sources, held, planned.shards)
         backfill.begin()
         return Changing(rebuild, backfill)
 

@@ -84,7 +84,7 @@ class Changes:
             try:
                 assembly = wanted.assembled()
                 with self.gate:
-                    changing = self._begun(assembly)
+                    changing = self._begun(assembly, beside=False)
                     self._advance(changing)
                     self._join(assembly, changing, wanted.version)
             except Exception as error:
@@ -126,7 +126,7 @@ class Changes:
 
     def _make(self, wanted: Wanted) -> None:
         assembly = wanted.assembled()
-        changing = self._begun(assembly)
+        changing = self._begun(assembly, beside=True)
         rounds = 0
         self._advance(changing)
         if changing.backfill is not None and not changing.rebuild.forced:
@@ -145,8 +145,8 @@ class Changes:
         """How many epochs were computed that a change has not."""
         return 0 if changing.backfill is None else self._running.loop.frontier - changing.backfill.upto
 
-    def _begun(self, assembly: Assembly) -> Changing:
-        return assembly.begin(self._running.started.claim, self._running.loop.frontier)
+    def _begun(self, assembly: Assembly, *, beside: bool) -> Changing:
+        return assembly.begin(self._running.started.claim, self._running.loop.frontier, beside=beside)
 
     def _advance(self, changing: Changing) -> None:
         if changing.backfill is not None:

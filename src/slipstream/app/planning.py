@@ -106,18 +106,22 @@ class Plans:
             self._made.pop(False, None)
             self._tell()
 
-    def backfilling(self, views: Collection[str], held: Collection[str]) -> Template:
-        """A plan that computes some views only, given the changes of views that they read."""
+    def backfilling(self, views: Collection[str], held: Collection[str], *, beside: bool) -> Planned:
+        """A plan that computes some views only, given the changes of views that they read. beside: by half as many
+        tasks as an epoch, so that epochs find a core that is free.
+        """
+        shards = max(1, self._declared.shards // 2) if beside else self._declared.shards
+        alone = beside and shards == 1
         program = plan.lower(
             self._catalyst,
             self.compiled,
-            shards=self._declared.shards,
+            shards=None if alone else shards,
             hash_bits=self._declared.settings.hash_bits,
-            partial=self._addable,
+            partial=() if alone else self._addable,
             only=views,
             held=held,
         )
-        return Template(self._catalyst, program)
+        return Planned(Template(self._catalyst, program), shards, alone)
 
     def recorded_schema(self, root: plan.Record) -> pa.Schema:
         """The columns of the trace of a view that is recorded."""
