@@ -91,8 +91,8 @@ def test_it_takes_over_where_the_other_stopped(
         return went
 
     monkeypatch.setattr(Rehearsal, "run", noted)
-    assert second.stand_by(Waiting(7, first))
-    assert rehearsed == [(2, True)] * 5
+    assert second.stand_by(Waiting(10, first))
+    assert rehearsed == [(2, True)] * 8
     by_agents = ("traces/", "sums/", "events/", "progress.json")
     added = {path for path in contents(tmp_path / "store") - before if not path.startswith(by_agents)}
     assert added == {"incarnations/2", "lineage/2.log"}, "nothing was written until it took over"

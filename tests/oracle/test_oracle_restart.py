@@ -21,6 +21,7 @@ from pyspark.sql import functions as F
 import slipstream as sl
 from slipstream.core.errors import EpochFailed, ViewChanged
 from slipstream.core.settings import Starting, starting_with
+from slipstream.epoch import Template
 from slipstream.testing.oracle import assert_equal_rows, rows_of
 from slipstream.testing.scripted import Script, Scripted
 
@@ -111,9 +112,8 @@ def test_an_epoch_that_succeeds_at_the_second_attempt_is_not_taken_a_third_time(
     app = open_app()
     declare(app, source, {"sums": VIEWS["sums"]})
     source.append([("x", 1)])
-    loop = app._ready()
     with monkeypatch.context() as patch:
-        patch.setattr(loop._job.plans.template, "run", Mock(side_effect=OSError("the disk is full")))
+        patch.setattr(Template, "run", Mock(side_effect=OSError("the disk is full")))
         with pytest.raises(OSError, match="the disk is full"):
             app.run(until="caught_up")
     assert app.epoch == 0
@@ -130,10 +130,9 @@ def test_a_jvm_that_is_gone_is_a_failed_epoch(open_app: Any, monkeypatch: pytest
     app = open_app()
     declare(app, source, {"sums": VIEWS["sums"]})
     source.append([("x", 1)])
-    loop = app._ready()
     for gone in (Py4JNetworkError("Answer from Java side is empty"), ConnectionRefusedError("refused")):
         with monkeypatch.context() as patch:
-            patch.setattr(loop._job.plans.template, "run", Mock(side_effect=gone))
+            patch.setattr(Template, "run", Mock(side_effect=gone))
             with pytest.raises(EpochFailed, match="epoch 1 failed; the app stays at epoch 0"):
                 app.run(until="caught_up")
 
