@@ -284,3 +284,34 @@ def test_a_changed_program_says_what_it_wants_to_replace(shop: Shop) -> None:
     shop.app.view("sums", "SELECT k, sum(v + 2) s FROM orders GROUP BY k")
     shop.run()
     shop.check()
+
+
+def test_a_view_that_is_added_right_after_another_was_replaced_reads_the_new_one(shop: Shop) -> None:
+    """No epoch has come between the two, so the replaced view has not shown its difference yet."""
+    shop.app.view("sums", "SELECT k, sum(v) s FROM orders GROUP BY k")
+    shop.more(("a", 1), ("b", 2))
+    shop.run()
+    shop.app.view("sums", "SELECT k, sum(v) * 10 s FROM orders GROUP BY k", replace=True)
+    assert shop.app.await_views()
+    shop.app.view("large", "SELECT k, s FROM sums WHERE s > 5")
+    assert shop.app.await_views()
+    shop.run()
+    shop.check()
+    shop.more(("b", 5))
+    shop.run()
+    shop.check()
+
+
+def test_a_view_computed_anew_at_the_newest_epoch_is_no_stranger(shop: Shop) -> None:
+    shop.app.view("paired", "SELECT a.k, a.v, b.v w FROM orders a JOIN orders b ON a.k = b.k")
+    shop.more(("a", 1), ("b", 2))
+    shop.run()
+    shop.app.rebuild("paired")
+    assert shop.app.await_views()
+    shop.check()
+    shop.app.close()
+    assert check_store(shop.store).findings == ()
+    shop.open().view("paired", "SELECT a.k, a.v, b.v w FROM orders a JOIN orders b ON a.k = b.k")
+    shop.more(("a", 3))
+    shop.run()
+    shop.check()

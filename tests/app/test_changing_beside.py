@@ -5,15 +5,20 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
 import slipstream as sl
 from slipstream.app.backfill import Backfill
+from slipstream.app.changing import Changes
 from slipstream.core.errors import ChangeFailed, OnItsWay
 from slipstream.durability.fsck import check_store
+from slipstream.epoch import Given, Result, SparkJob
+from slipstream.testing.merging import upkeep
 from slipstream.testing.oracle import assert_equal, recompute
+from slipstream.trace import Merge
 
 pytestmark = pytest.mark.spark
 SCHEMA = "k string, v long"
@@ -101,6 +106,65 @@ def test_epochs_go_on_while_a_view_is_computed_and_it_joins_them_exactly(
     shop.app.stop()
     shop.check()
     assert not list(shop.app.store.glob(".rebuild-*"))
+
+
+def test_state_of_views_that_go_on_is_left_alone_whatever_merging_made_of_it(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was merged across the epoch up to which a change has computed can not be read as of that epoch any more."""
+    shop = Shop(spark, tmp_path)
+    shop.app.view("paired", "SELECT a.k, a.v, b.v w FROM orders a JOIN orders b ON a.k = b.k")
+    assert shop.app.await_views(LONG)
+    held = Held(monkeypatch)
+    shop.app.view("counts", "SELECT k, count(*) n FROM orders GROUP BY k")
+    held.await_step()
+    for i in range(9):
+        shop.more(("a", i), ("c", i))
+    catalog = shop.app._claim.store.catalog()
+    state = next(trace for trace in catalog.view("paired").traces if "left" in trace)
+    merged = upkeep(tmp_path / state, shop.app.epoch, None)
+    assert any(isinstance(step, Merge) for step in merged)
+    held.let_go(100)
+    assert shop.app.await_views(LONG)
+    shop.more(("a", 99))
+    shop.app.stop()
+    shop.check()
+    shop.app.close()
+
+
+def test_a_view_that_is_declared_while_the_first_epoch_is_computed_has_all_of_it(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    computing, may = threading.Event(), threading.Event()
+    run = SparkJob.run
+
+    def waiting(job: SparkJob, given: Given) -> Result:
+        computing.set()
+        assert may.wait(LONG)
+        return run(job, given)
+
+    monkeypatch.setattr(SparkJob, "run", waiting)
+    with sl.App("shop", store=tmp_path, spark=spark, shards=2) as app:
+        orders = sl.memory(SCHEMA)
+        app.source("orders", orders)
+        app.view("sums", "SELECT k, sum(v) s FROM orders GROUP BY k")
+        orders.append([("a", 1)])
+        app.start()
+        assert computing.wait(LONG)
+        app.view("counts", "SELECT k, count(*) n FROM orders GROUP BY k")
+        began = Changes._begun
+
+        def seen(changes: Changes, *given: Any, **more: Any) -> Any:
+            changing = began(changes, *given, **more)
+            may.set()
+            return changing
+
+        monkeypatch.setattr(Changes, "_begun", seen)
+        assert app.await_views(LONG)
+        orders.append([("a", 2), ("b", 3)])
+        assert app.await_epoch(2, LONG)
+        app.stop()
+        assert sorted(map(tuple, app.read("counts").collect())) == [("a", 2), ("b", 1)]
 
 
 def test_a_query_is_replaced_and_a_view_dropped_beside_epochs(

@@ -700,6 +700,8 @@ class App:
     def _ready(self) -> Loop:
         """The loop; while no run is under way, with all that is declared."""
         self._check_open()
+        if self._changes is not None:
+            self._changes.check_whole()
         if self._loop is None:
             if not self._claim.held:
                 raise StandingBy(str(self.store))
@@ -714,8 +716,8 @@ class App:
             self._loop.listeners, self._loop.turns = self._listeners, self._turns
             self._loop.notices = self._notices
         elif self._changes is not None and not self._changes.made(self._declared.version):
-            if self._changes.active:
-                self._take_up()
+            if self._changes.active or not self._loop.settled:
+                self._changes.beside(self._wanted)
             else:
                 with self._declaring, active_session_kept(self._jvm):
                     self._declared.check_complete()
@@ -790,7 +792,7 @@ class App:
             history=self._history,
             settings=self._settings,
             clock=self._clock,
-            past=self._past,
+            frontier=self._past.frontier if self._loop is None else self._loop.frontier,
             durability=self._durability,
             asked=asked,
             replacing=None if self._asked.replace else declared.replacing,

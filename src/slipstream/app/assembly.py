@@ -37,6 +37,7 @@ from slipstream.epoch import (
     Loop,
     Options,
     Place,
+    Planned,
     Policy,
     Rehearsal,
     Rejects,
@@ -44,6 +45,7 @@ from slipstream.epoch import (
     Watermarks,
 )
 from slipstream.epoch.rejects import begin_rejects
+from slipstream.plan import Unplaced
 from slipstream.sources import Source
 from slipstream.spark.session import EPOCH_POOL
 from slipstream.store.catalog import Catalog, ViewEntry, owner_of
@@ -68,10 +70,24 @@ class Running:
 
 @dataclass(frozen=True)
 class Changing:
-    """A change of an app on its way: what is computed anew, and what computes it, if anything is."""
+    """A change of an app on its way: what is computed anew, what computes it, if anything is, and the newest epoch when
+    it began.
+    """
 
     rebuild: Rebuild
     backfill: Backfill | None
+    after: int
+
+
+@dataclass(frozen=True)
+class Computed:
+    """How views are computed anew. nearest: inputs that are held, and the view that holds each. sources: those that are
+    read.
+    """
+
+    planned: Planned
+    nearest: Mapping[str, str]
+    sources: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -121,38 +137,62 @@ class Assembly:
         except ViewChanged:
             return plan_rebuild(*given, None), False
 
-    def nearest(self, rebuild: Rebuild) -> dict[str, str]:
-        """Of the inputs of views that are computed, those that are read from what a view holds, and which: a view that
-        goes on itself, a source from its kept rows.
+    def computed(self, rebuild: Rebuild, *, beside: bool = False) -> Computed:
+        """How views are computed anew: each from the nearest that is kept, a view that goes on or a source's kept rows.
+        What a view reads is computed along with it where its rows could not be written as epochs write them.
         """
-        needed = {name for view in rebuild.views for name in self.inputs[view]}
-        holders = {name: self.kept.get(name, name) for name in sorted(needed)}
-        return {name: view for name, view in holders.items() if view in rebuild.reused}
+        apart: set[str] = set()
+        while True:
+            views, nearest = self._nearest(rebuild, apart)
+            try:
+                planned = self.plans.backfilling(views, nearest, beside=beside)
+            except Unplaced as unplaced:
+                apart |= set(self.inputs[unplaced.view])
+                continue
+            read = {name for view in views for name in self.inputs[view]} - nearest.keys()
+            return Computed(planned, nearest, tuple(name for name in self.used if name in read))
+
+    def _nearest(self, rebuild: Rebuild, apart: Collection[str]) -> tuple[list[str], dict[str, str]]:
+        """What is to be computed for some views; and of what that reads, what is held, and by which view."""
+        views, nearest = list(rebuild.views), dict[str, str]()
+        for view in views:  # it grows
+            for name in self.inputs[view]:
+                holder = self.kept.get(name, name)
+                if name not in apart and holder in rebuild.reused:
+                    nearest[name] = holder
+                elif name in self.inputs and name not in views:
+                    views.append(name)
+        return views, nearest
 
     def begin(self, claim: Claim, frontier: int, *, beside: bool = False) -> Changing:
         """Begin to change a store to this, with nothing computed yet. beside: while epochs run."""
         rebuild = self.compare(claim, frontier)
         if not rebuild.views:
-            return Changing(rebuild, None)
+            return Changing(rebuild, None, frontier)
         known = claim.store.catalog().views
-        held = {name: known[view] for name, view in self.nearest(rebuild).items()}
-        planned = self.plans.backfilling(rebuild.views, held, beside=beside)
-        read = {name for view in rebuild.views for name in self.inputs[view]} - held.keys()
-        sources = {name: source for name, source in self.used.items() if name in read}
+        how = self.computed(rebuild, beside=beside)
+        held = {name: known[view] for name, view in how.nearest.items()}
+        sources = {name: self.used[name] for name in how.sources}
+        planned = how.planned
         backfill = Backfill(self.spark, claim, planned.template, sources, held, planned.shards)
         backfill.begin()
-        return Changing(rebuild, backfill)
+        return Changing(rebuild, backfill, frontier)
 
-    def place(self, changing: Changing) -> None:
-        """Put in place what is computed so far: nobody reads it before the rest is. Not where traces are replaced."""
+    def place(self, claim: Claim, changing: Changing) -> None:
+        """Put in place what is computed so far: nobody reads it before the rest is. Only in traces of which the store
+        has nothing: epochs go on in those that views keep, and what a view was before may still be read.
+        """
         if changing.backfill is not None:
-            changing.backfill.place(self.catalog.traces(), ())
+            known = claim.store.catalog()
+            there = {*known.traces(), *known.past_traces()}
+            changing.backfill.place([trace for trace in self.catalog.traces() if trace not in there], ())
 
     def take_up(self, claim: Claim, changing: Changing, epoch: int, kept: int) -> Catalog:
         """Make a store that of these declarations, as of its newest epoch, with all computed up to that."""
         rebuild, backfill = changing.rebuild, changing.backfill
         known = claim.store.catalog() if epoch else Catalog()
         placed: set[str] = set()
+        assert changing.after or not epoch, "a change that began with nothing was to begin anew"
         if backfill is not None:
             assert backfill.upto == epoch, (
                 f"computed up to epoch {backfill.upto}, and to be taken up at {epoch}"
@@ -160,9 +200,10 @@ class Assembly:
             if rebuild.forced:
                 claim.write_catalog(known.without(set(rebuild.forced)))
             wanted = self.catalog.traces()
-            forced = {trace for trace in wanted if owner_of(trace) in rebuild.forced}
             stay = Catalog(views={name: known.views[name] for name in rebuild.reused}).traces()
-            backfill.place(wanted, forced - set(stay))
+            forced = {trace for trace in wanted if owner_of(trace) in rebuild.forced} - set(stay)
+            live = set(known.traces()) - forced  # epochs go on in these: whatever is in them stays
+            backfill.place([trace for trace in wanted if trace not in live], forced)
             placed = backfill.placed
         had = {name for name in self.rejects if f"{name}_rejected" in known.views}
         begin_rejects(claim.store.root, claim.incarnation, self.rejects, had, epoch)
@@ -264,15 +305,15 @@ def assemble(
     history: History,
     settings: Settings,
     clock: Clock,
-    past: Past,
+    frontier: int,
     durability: Durability,
     asked: Collection[str],
     replacing: Collection[str] | None,
     compared: bool = True,
     kept: Mapping[str, str],
 ) -> Assembly:
-    """compared: refuse at once what the user has not agreed to."""
-    known = claim.store.catalog().views if past.frontier else {}
+    """frontier: the newest epoch. compared: refuse at once what the user has not agreed to."""
+    known = claim.store.catalog().views if frontier else {}
     declared = Declared(
         spark=spark,
         sources=sources,
@@ -311,7 +352,7 @@ def assemble(
         rehearsal=Rehearsal(spark, (plans.by_one_task, plans.by_shards), used),
     )
     if compared:
-        assembly.compare(claim, past.frontier)
+        assembly.compare(claim, frontier)
     return assembly
 
 

@@ -27,10 +27,10 @@ from pyspark.sql.types import LongType, StructField, StructType
 from slipstream.core.columns import DIFF
 from slipstream.core.crashing import crash_point, crash_points
 from slipstream.core.errors import MissingLayer
-from slipstream.dataflow.contents import Contents, places
+from slipstream.dataflow.contents import Contents, Reading, places
 from slipstream.dataflow.task import EpochProperty
 from slipstream.epoch import Template
-from slipstream.observe.switching import Standing, changes_of
+from slipstream.observe.switching import Standing
 from slipstream.sources import Source
 from slipstream.spark.session import BACKFILL_POOL
 from slipstream.store.catalog import ViewEntry
@@ -131,18 +131,17 @@ class Backfill:
         return [*first, *(ranges[source] for ranges in cuts if source in ranges)]
 
     def _handed_in(self, entry: ViewEntry, upto: int) -> DataFrame:
-        """What a view holds, or its changes since the last time."""
+        """What a view holds, or its changes since the last time: as it is, also where it was replaced and no epoch has
+        come since.
+        """
         root, rows = str(self.claim.store.root), list(StructType.fromJson(entry.schema))
         reading: Callable[..., object]
+        contents = Contents.described(entry.contents)
         if not self.upto:
-            reading = Standing(Contents.described(entry.at(upto).contents), root, self.shards, upto)
+            reading = Standing(contents, root, self.shards, upto)
             beside = [DIFF]
         else:
-            stretches = [
-                (Contents.described(was.contents), since, until)
-                for was, since, until in entry.between(self.upto, upto)
-            ]
-            reading = changes_of("", stretches, root, self.shards)
+            reading = Reading(contents, root, self.shards, upto, self.upto)
             beside = ["", DIFF]
         by_place = places(len(rows) + len(beside))
         kinds = [row.dataType for row in rows] + [LongType()] * len(beside)

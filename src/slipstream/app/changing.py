@@ -20,9 +20,11 @@ from pyspark.sql import SparkSession
 
 from slipstream.app.assembly import Assembly, Changing, Running
 from slipstream.core.clock import Clock
-from slipstream.core.errors import ChangeFailed
+from slipstream.core.errors import ChangeFailed, ChangeHalfDone, SlipstreamError
 from slipstream.spark.jvm import text_of
+from slipstream.store.catalog import Catalog
 from slipstream.store.events import fields
+from slipstream.store.store import Store
 
 _LOG = logging.getLogger("slipstream.engine")
 _NEAR = 2  # epochs that may be left to be caught up between two epochs
@@ -49,6 +51,7 @@ class Changes:
         self.assembly, self.version = assembly, version
         self._running, self._clock = running, clock
         self._failed: tuple[int, ChangeFailed] | None = None
+        self._half_done: ChangeHalfDone | None = None
         self._worker: threading.Thread | None = None
         self._lock = threading.Lock()
         self._done = threading.Condition()
@@ -70,6 +73,11 @@ class Changes:
         """Whether the app is what is declared, or refused to be."""
         return self.version == version or self._failure(version) is not None
 
+    def check_whole(self) -> None:
+        """Raise if a change was cut short where it could not be taken back."""
+        if self._half_done is not None:
+            raise self._half_done
+
     def check(self, version: int) -> None:
         """Raise if the app refused to become what is declared."""
         failure = self._failure(version)
@@ -77,66 +85,77 @@ class Changes:
             raise failure
 
     def now(self, wanted: Wanted) -> None:
-        """Make a change while no run is under way."""
+        """Make a change while no run is under way; where one began meanwhile, beside it."""
         with self._lock:
             if self.made(wanted.version):
                 return self.check(wanted.version)
             try:
                 assembly = wanted.assembled()
                 with self.gate:
-                    changing = self._begun(assembly, beside=False)
-                    self._advance(changing)
-                    self._join(assembly, changing, wanted.version)
+                    if not self.active:
+                        changing = self._begun(assembly, beside=False)
+                        self._advance(changing)
+                        return self._join(assembly, changing, wanted.version)
+                return self._make(wanted, assembly)
+            except ChangeHalfDone:
+                raise
             except Exception as error:
                 raise self._refused(wanted, error) from None  # the log has the whole story
 
     def beside(self, latest: Callable[[], Wanted]) -> None:
         """Make a change beside a run, and whatever is declared meanwhile."""
-        if self._worker is not None and self._worker.is_alive():
-            return
-        self._worker = threading.Thread(
-            target=self._work, args=(latest,), name="slipstream-change", daemon=True
-        )
-        self._worker.start()
+        with self._done:
+            if self._worker is None:
+                self._worker = threading.Thread(
+                    target=self._work, args=(latest,), name="slipstream-change", daemon=True
+                )
+                self._worker.start()
 
     def wait(self, version: Callable[[], int], timeout: float | None) -> bool:
         """Wait until the app is what is declared; False if the timeout passes before."""
         with self._done:
-            return self._done.wait_for(lambda: self.made(version()), timeout)
+            self._done.wait_for(lambda: self.closed or self._half_done or self.made(version()), timeout)
+            self.check_whole()
+            return self.made(version())
 
     def stop(self, spark: SparkSession) -> None:
         """Let go of the change on its way, if one is: it is begun anew when the app is."""
         self.closed = True
-        while self._worker is not None and self._worker.is_alive():
+        with self._done:
+            self._done.notify_all()
+        while (worker := self._worker) is not None and worker.is_alive():
             with suppress(Exception):  # Spark may be gone
                 spark.sparkContext.cancelJobGroup(_JOBS)
-            self._worker.join(_TICK)
+            worker.join(_TICK)
 
     def _work(self, latest: Callable[[], Wanted]) -> None:
         self._running.job_group(_JOBS)
-        while not self.closed:
+        while True:
             wanted = latest()
-            if self.made(wanted.version):
-                return
-            try:
-                with self._lock:
-                    self._make(wanted)
-            except Exception as error:
-                self._refused(wanted, error)
+            with self._done:
+                if self.closed or self._half_done or self.made(wanted.version):
+                    self._worker = None
+                    return
+            with self._lock:
+                try:
+                    self._make(wanted, wanted.assembled())
+                except BaseException as error:  # Ctrl-C is one: it has ended the run
+                    self._refused(wanted, error)
 
-    def _make(self, wanted: Wanted) -> None:
-        assembly = wanted.assembled()
+    def _make(self, wanted: Wanted, assembly: Assembly) -> None:
         changing = self._begun(assembly, beside=True)
         rounds = 0
         self._advance(changing)
         if changing.backfill is not None and not changing.rebuild.forced:
-            assembly.place(changing)
+            assembly.place(self._running.started.claim, changing)
         while self._left(changing) > _NEAR and rounds < _ROUNDS and not self.closed:
             rounds += 1
             self._advance(changing)
         self._between(lambda: self._last(assembly, changing, wanted.version))
 
     def _last(self, assembly: Assembly, changing: Changing, version: int) -> None:
+        if not changing.after and self._running.loop.frontier:  # the app's first epochs came meanwhile
+            changing = self._begun(assembly, beside=True)
         if self._left(changing):
             self._advance(changing)
         self._join(assembly, changing, version)
@@ -153,7 +172,15 @@ class Changes:
             changing.backfill.advance(self._running.loop.frontier)
 
     def _join(self, assembly: Assembly, changing: Changing, version: int) -> None:
-        assembly.join(self._running, changing)
+        store = self._running.started.claim.store
+        before = store.catalog()
+        try:
+            assembly.join(self._running, changing)
+        except BaseException as error:
+            if _became_another(store, before):
+                self._half_done = ChangeHalfDone(str(store.root), text_of(error))
+                raise self._half_done from error
+            raise
         self.assembly = assembly
         told = changing.rebuild
         _LOG.info(
@@ -177,6 +204,8 @@ class Changes:
                 work()
             except BaseException as error:  # it is raised where it was asked for
                 failed.append(error)
+                if isinstance(error, ChangeHalfDone) or not isinstance(error, Exception):
+                    raise  # and ends the run
             finally:
                 over.set()
 
@@ -186,7 +215,7 @@ class Changes:
                 return
             if not self.active and self.gate.acquire(blocking=False):
                 try:
-                    if not self.active:
+                    if not self.active and self._running.loop.settled:
                         self._running.loop.do_changes()
                 finally:
                     self.gate.release()
@@ -194,9 +223,11 @@ class Changes:
             raise failed[0]
 
     def _failure(self, version: int) -> ChangeFailed | None:
-        return self._failed[1] if self._failed is not None and self._failed[0] == version else None
+        if self._failed is None or self._failed[0] != version or self.version == version:
+            return None
+        return self._failed[1]
 
-    def _refused(self, wanted: Wanted, error: Exception) -> Exception:
+    def _refused(self, wanted: Wanted, error: BaseException) -> Exception:
         failure = ChangeFailed(wanted.names, text_of(error))
         if self.closed:
             return failure
@@ -205,3 +236,11 @@ class Changes:
             self._failed = (wanted.version, failure)
             self._done.notify_all()
         return failure
+
+
+def _became_another(store: Store, before: Catalog) -> bool:
+    """Whether a store is no longer what its catalog said, as far as that can be told."""
+    try:
+        return store.catalog() != before
+    except (SlipstreamError, OSError):
+        return True

@@ -108,7 +108,8 @@ class Plans:
 
     def backfilling(self, views: Collection[str], held: Collection[str], *, beside: bool) -> Planned:
         """A plan that computes some views only, given the changes of views that they read. beside: by half as many
-        tasks as an epoch, so that epochs find a core that is free.
+        tasks as an epoch, so that epochs find a core that is free. Raises `plan.Unplaced` where that cannot be done
+        with these given.
         """
         shards = max(1, self._declared.shards // 2) if beside else self._declared.shards
         alone = beside and shards == 1
@@ -120,6 +121,7 @@ class Plans:
             partial=() if alone else self._addable,
             only=views,
             held=held,
+            routed=self.by_one_task().template.routed,
         )
         return Planned(Template(self._catalyst, program), shards, alone)
 

@@ -171,16 +171,17 @@ def _inputs(
     store: Store,
     gone: Mapping[str, tuple[str, ...]],
 ) -> tuple[InputProposal, ...]:
-    read = dict.fromkeys(name for view in rebuild.views for name in assembly.inputs[view])
-    found: list[InputProposal] = []
-    nearest = assembly.nearest(rebuild)
-    for name in read:
-        if name in nearest:
-            held = catalog.views[nearest[name]]
-            found.append(InputProposal(nearest[name], "view", _held(store, held, past.frontier)))
-        elif name in assembly.sources:
-            found.append(InputProposal(name, "source", _taken(assembly, past, name), gone[name]))
-    return tuple(found)
+    if not rebuild.views:
+        return ()
+    how = assembly.computed(rebuild)
+    views = [
+        InputProposal(view, "view", _held(store, catalog.views[view], past.frontier))
+        for view in dict.fromkeys(how.nearest.values())
+    ]
+    sources = [
+        InputProposal(name, "source", _taken(assembly, past, name), gone[name]) for name in how.sources
+    ]
+    return (*views, *sources)
 
 
 def _held(store: Store, view: ViewEntry, epoch: int) -> int:

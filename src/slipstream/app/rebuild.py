@@ -52,11 +52,6 @@ class Rebuild:
     forced: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
 
-    @property
-    def nothing(self) -> bool:
-        """Whether everything goes on as it was."""
-        return not self.views and not self.dropped
-
 
 def plan_rebuild(
     store: str,
@@ -116,7 +111,8 @@ def succeeding(
             views[name] = replace(view, rebuilt=rebuilt, since=epoch)
             continue
         past = _still_there(before.past, placed, kept)
-        rebuilt = max(incarnation, before.rebuilt + 1) if name in rebuild.views else before.rebuilt
+        anew = name in rebuild.views or before.trace in placed
+        rebuilt = max(incarnation, before.rebuilt + 1) if anew else before.rebuilt
         if before.trace in placed:
             views[name] = replace(view, rebuilt=rebuilt, since=epoch)
         elif _reading(before) == _reading(view):

@@ -632,6 +632,16 @@ class ChangeFailed(SlipstreamError):
         )
 
 
+class ChangeHalfDone(SlipstreamError):
+    """A change of an app failed where it can not be taken back."""
+
+    def __init__(self, store: str, cause: str) -> None:
+        super().__init__(
+            f"a change of the app in {store} was cut short half-way: {cause} Close the app and start it again: it goes "
+            "on from there."
+        )
+
+
 class UnknownView(SlipstreamError):
     def __init__(self, name: str, known: Iterable[str], what: str = "view") -> None:
         super().__init__(f"there is no {what} named '{name}'. There are: {listed(known)}.")

@@ -215,7 +215,7 @@ def found_for(family: Family, catalog: Catalog, rebuild: Collection[str]) -> Fou
     chain, local = family.chain, family.local
     every = catalog.identities()
     identities = {trace: every[trace] for trace in every if owner_of(trace) not in rebuild}
-    strangers = strangers_of(family)
+    strangers = strangers_of(family, catalog)
     kept: dict[Layer, str] = {}
     for commit in commits_of(family):
         assert commit.manifest is not None
@@ -291,12 +291,15 @@ def _is_ours(family: Family, trace: str, name: LayerName, kept: Mapping[Layer, s
     return bool(digest) and digest == local.digests.get((trace, name))
 
 
-def strangers_of(family: Family) -> set[Layer]:
-    """Layers of the store that an epoch's record does not name: whole, and not those that it made."""
+def strangers_of(family: Family, catalog: Catalog) -> set[Layer]:
+    """Layers of the store that an epoch's record does not name: whole, and not those that it made. What a view that was
+    computed anew held when its history began was made by no epoch.
+    """
     local, chain = family.local, family.chain
+    begun = {trace: view.since for view in catalog.views.values() for trace in (view.trace, *view.traces)}
     by_epoch: dict[tuple[str, int, int], list[LayerName]] = {}
     for trace, name in local.digests:
-        if name.single and _counts(chain, name):
+        if name.single and name.lo > begun.get(trace, 0) and _counts(chain, name):
             by_epoch.setdefault((trace, name.lo, name.incarnation), []).append(name)
     after = {fence.incarnation: fence.after for fence in local.fences}
     after |= {began.incarnation: began.after for began in chain.begins}

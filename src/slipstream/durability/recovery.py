@@ -205,7 +205,7 @@ def examine(local: Local, remotes: Sequence[Remote] = ()) -> Examined:
     return Examined(
         chain=family.chain,
         lost=tuple(_lost_lineage(family)),
-        strangers=tuple(sorted(strangers_of(family))),
+        strangers=tuple(sorted(strangers_of(family, local.catalog or Catalog()))),
         uncovered=uncovered,
         forgotten=tuple(each for each in forgotten if each is not None),
     )

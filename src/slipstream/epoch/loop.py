@@ -250,6 +250,11 @@ class Loop:
         """Have something done in the run's thread at its next turn, when no epoch is in hand. It must not raise."""
         self._changes.append(work)
 
+    @property
+    def settled(self) -> bool:
+        """Whether no epoch is computed whose record could not be written yet."""
+        return self._state.record is None
+
     def do_changes(self) -> None:
         """Do now what waits for a turn. For whoever knows that there is no run."""
         while self._changes:

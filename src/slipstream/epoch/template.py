@@ -53,6 +53,11 @@ class Template:
         self._bound: dict[int, tuple[int, ExprList]] = {}
         self._last: DataFrame | None = None
 
+    @property
+    def routed(self) -> frozenset[str]:
+        """The sources and views whose change has a route."""
+        return self._program.routed
+
     def measured(self) -> dict[str, dict[str, int]]:
         """What Spark measured of each operator in the last epoch, by the operator's own trace."""
         return {} if self._last is None else self._catalyst.stage_metrics(self._last)

@@ -6,7 +6,7 @@ from slipstream.plan.compile import Compiled, Declared, View, compile_views, mai
 from slipstream.plan.eventtime import late_names
 from slipstream.plan.explain import step_of
 from slipstream.plan.identity import TraceNames, means_the_same, session_settings
-from slipstream.plan.lower import Leaf, Program, lower
+from slipstream.plan.lower import Leaf, Program, Unplaced, lower
 from slipstream.plan.lower.record import recorded_schema
 from slipstream.plan.meaning import TIME_ZONE, Meaning, differences, of_source
 from slipstream.plan.nodes import LateView, Record, Source
@@ -32,6 +32,7 @@ __all__ = [
     "Source",
     "TraceNames",
     "Unit",
+    "Unplaced",
     "View",
     "check_deterministic",
     "check_plan",

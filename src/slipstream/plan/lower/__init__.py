@@ -15,7 +15,7 @@ from slipstream.plan.catalyst import Catalyst, Node
 from slipstream.plan.compile import Compiled, View
 from slipstream.plan.lower.accumulate import accumulate
 from slipstream.plan.lower.alike import alike
-from slipstream.plan.lower.builder import Builder, Delta, Leaf, Program, bind
+from slipstream.plan.lower.builder import Builder, Delta, Leaf, Program, Unplaced, bind
 from slipstream.plan.lower.cross import cross_join
 from slipstream.plan.lower.firstseen import first_seen
 from slipstream.plan.lower.join import join
@@ -62,10 +62,12 @@ def lower(
     partial: Collection[str],
     only: Collection[str] | None = None,
     held: Collection[str] = (),
+    routed: Collection[str] = (),
 ) -> Program:
     """The plan of an epoch. shards: None for one that a single task runs. partial: the aggregations whose rows are
     added up before they are shuffled. only: the views that it is to compute, if not all. held: views, and
-    sources, whose change is not computed but handed in.
+    sources, whose change is not computed but handed in. routed: those whose change has a route where it is
+    computed; a view that is written by such a route cannot be written by another: `Unplaced` is raised.
     """
     build = Builder(catalyst, shards, hash_bits)
     low = Lowering(build, KINDS, partial)
@@ -73,7 +75,7 @@ def lower(
     for op in compiled.sources:
         if op.name in held:
             leaf, low.inputs[compiled.leaves[op.name]] = handed_in(
-                build, op.schema, compiled.readers[op.name]
+                build, op.schema, compiled.readers[op.name], unplaced=op.name in routed
             )
             leaves[op.name] = leaf
             continue
@@ -87,7 +89,7 @@ def lower(
         low.view = view.name
         if view.name in held:
             leaves[view.name], low.inputs[compiled.leaves[view.name]] = handed_in(
-                build, view.schema, compiled.readers[view.name]
+                build, view.schema, compiled.readers[view.name], unplaced=view.name in routed
             )
         if only is not None and view.name not in only:
             continue
@@ -96,7 +98,19 @@ def lower(
         views[view.name] = own or (() if change is None else (change.plan,))
         if change is not None:
             low.inputs[compiled.leaves[view.name]] = change
-    return Program(leaves, tuple(build.shared), tuple(build.constants), tuple(terminals), views)
+    return Program(
+        leaves=leaves,
+        shared=tuple(build.shared),
+        constants=tuple(build.constants),
+        terminals=tuple(terminals),
+        views=views,
+        routed=frozenset(name for name, leaf in compiled.leaves.items() if _has_route(low, leaf)),
+    )
+
+
+def _has_route(low: Lowering, leaf: int) -> bool:
+    delta = low.inputs.get(leaf)
+    return delta is not None and delta.route is not None
 
 
 def _view(low: Lowering, view: View) -> tuple[tuple[Node, ...], Delta | None]:
@@ -117,4 +131,4 @@ def _view(low: Lowering, view: View) -> tuple[tuple[Node, ...], Delta | None]:
     return (), delta if view.readers == 1 else low.shared(root.plan, delta)
 
 
-__all__ = ["KINDS", "Leaf", "Program", "bind", "lower"]
+__all__ = ["KINDS", "Leaf", "Program", "Unplaced", "bind", "lower"]

@@ -39,9 +39,18 @@ class Delta:
     route: Expr | None
     layout: Layout
     inserts_only: bool = False  # every diff is 1, so that it need not be sent to an operator
+    unplaced: bool = False  # it is handed in without the route that it has where it is computed
 
     def extras(self) -> list[Expr]:
         return [self.diff] if self.route is None else [self.diff, self.route]
+
+
+class Unplaced(Exception):
+    """A view would be written by other hashes than epochs write it by: what it reads was handed in without them."""
+
+    def __init__(self, view: str) -> None:
+        self.view = view
+        super().__init__(view)
 
 
 @dataclass(frozen=True)
@@ -76,7 +85,7 @@ class Constant:
 @dataclass(frozen=True)
 class Program:
     """The plan of an epoch. leaves: those of the sources, by name. terminals: what an epoch runs; views: the plans that
-    compute each view, to try one alone.
+    compute each view, to try one alone. routed: the sources and views whose change has a route.
     """
 
     leaves: Mapping[str, Leaf]
@@ -84,6 +93,7 @@ class Program:
     constants: tuple[Constant, ...]
     terminals: tuple[Node, ...]
     views: Mapping[str, tuple[Node, ...]]
+    routed: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)

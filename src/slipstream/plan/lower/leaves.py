@@ -26,10 +26,12 @@ def constant(low: Lowering, op: Constant) -> Delta:
     return Delta(plan, low.catalyst.output(plan)[-1], None, "free", inserts_only=True)
 
 
-def handed_in(build: Builder, rows: StructType, readers: int) -> tuple[Leaf, Delta]:
-    """A leaf for the change of a collection with these columns, with how often each row is added at the end."""
+def handed_in(build: Builder, rows: StructType, readers: int, *, unplaced: bool) -> tuple[Leaf, Delta]:
+    """A leaf for the change of a collection with these columns, with how often each row is added at the end. unplaced:
+    whether the change has a route where it is computed.
+    """
     fields = [StructField(f"c{i}", field.dataType) for i, field in enumerate(rows)]
     leaf = build.leaf(build.catalyst.placeholder(StructType([*fields, StructField(DIFF, LongType())])))
     plan = build.share(leaf.node) if readers > 1 else leaf.node
-    delta = Delta(plan, build.catalyst.output(plan)[-1], None, "free")
+    delta = Delta(plan, build.catalyst.output(plan)[-1], None, "free", unplaced=unplaced)
     return leaf, delta

@@ -7,13 +7,15 @@ from pyspark.sql.types import LongType
 
 from slipstream.dataflow.record import Record as Recording
 from slipstream.plan.catalyst import Catalyst, Node
-from slipstream.plan.lower.builder import Columns, Delta
+from slipstream.plan.lower.builder import Columns, Delta, Unplaced
 from slipstream.plan.lower.lowering import Lowering
 from slipstream.plan.nodes import Record
 
 
 def record(low: Lowering, op: Record, delta: Delta) -> Node:
     catalyst, build = low.catalyst, low.build
+    if delta.unplaced:
+        raise Unplaced(op.view)
     values, _ = build.store(catalyst.output(op.plan), [], "v")
     columns: Columns = build.whole_row(values)
     if delta.route is not None:
