@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -304,6 +305,39 @@ def test_a_file_of_another_format_is_rejected_as_a_whole(
     assert why.startswith("not a file of the format parquet: ")
     with pytest.raises(NotOfTheFormat, match="declare on_bad='reject'"):
         attach(files(landing, "parquet", "id long", on_bad="fail"), name="other").cut(None)
+
+
+@pytest.mark.parametrize(
+    ("format_", "name", "data"),
+    [
+        ("orc", "a.orc", b"this is no ORC"),
+        ("parquet", "a.parquet", b"PAR1" + b"\xff" * 64 + b"\x40\0\0\0PAR1"),
+        ("csv", "a.csv.gz", b"id\n1\n"),
+    ],
+    ids=["orc", "parquet", "gzip"],
+)
+def test_what_a_reader_calls_an_error_of_input_is_a_bad_file(
+    landing: Path, attach: Attach, put: Put, rows: Rows, tmp_path: Path, format_: str, name: str, data: bytes
+) -> None:
+    (tmp_path / "x").write_bytes(data)
+    put(name, tmp_path / "x")
+    source = attach(files(landing, format_, "id long", options={"header": "true"}))
+    ((_, where, _, _, why),) = rows(source.rejected(source.cut(None).range))
+    assert where == str(landing / name)
+    assert why.startswith(f"not a file of the format {format_}: ")
+
+
+def test_a_file_that_cannot_be_opened_is_not_called_bad(
+    landing: Path, attach: Attach, put: Put, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(path: Path) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    put("a.parquet", "x")
+    source = attach(files(landing, "parquet", "id long"))
+    monkeypatch.setattr(pyarrow.parquet, "read_schema", fails)
+    with pytest.raises(PermissionError):
+        source.cut(None)
 
 
 def test_columns_of_parquet_are_found_whatever_their_case_as_spark_finds_them(

@@ -417,7 +417,9 @@ class Files(Source):
         path = self.path / file.name
         try:
             found = self._columns(path)
-        except pa.ArrowInvalid as error:
+        except (pa.ArrowInvalid, OSError) as error:
+            if isinstance(error, OSError) and error.errno is not None:  # it is the system's, not the file's
+                raise
             wrong = f"not a file of the format {self.format}: {str(error).splitlines()[0]}"
             if self.on_bad == "fail":
                 raise NotOfTheFormat(self.name, str(path), self.format, str(error)) from None
