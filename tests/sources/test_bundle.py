@@ -79,6 +79,17 @@ def test_a_row_that_is_rejected_is_found_in_its_file(
     assert rows(source.rejected(range_), "file", "line") == [(str(landing / "2.json"), 2)]
 
 
+@pytest.mark.spark
+def test_a_mark_of_the_byte_order_on_any_line_is_passed_over_as_spark_does(
+    landing: Path, attach: Attach, put: Put, rows: Rows, few: pytest.MonkeyPatch
+) -> None:
+    for number in range(4):
+        put(f"{number}.json", f'{{"id": {number}}}\n' + ('\ufeff{"id": 9}\n' if number == 2 else ""))
+    source = attach(files(landing, "json", "id long"))
+    frame = source.frame(source.cut(None).range)
+    assert rows(frame) == [(0, None), (1, None), (2, None), (3, None), (9, None)]
+
+
 def test_what_spark_might_take_in_another_way_is_left_to_it(tmp_path: Path) -> None:
     sizes = [10] * bundle.MANY
     assert is_bundle(sizes, {"timestampFormat": "y"})
@@ -88,6 +99,7 @@ def test_what_spark_might_take_in_another_way_is_left_to_it(tmp_path: Path) -> N
     for name, data in {
         "latin": b"caf\xe9\n",
         "mark": b"\xef\xbb\xbfa\n",
+        "mark on a later line": b"a\n\xef\xbb\xbfb\n",
         "wide": "a\n".encode("utf-16"),
         "zipped.gz": b"a\n",
     }.items():

@@ -6,9 +6,9 @@ parsed by the parser that Spark uses for files.
 
 What the lines do not say is lost: which file they come from. So rows that are rejected are looked for in the files
 themselves (`rejects`), and where rows of a key replace each other they do so in the order of the lines. Whatever Spark
-might take in another way as a file than as lines is left to it: bytes that are not UTF-8, or that begin with a mark of
-the byte order, other ends of lines, compressed files. Whether files are bundled depends on nothing but what is recorded
-of them and what is in them, so the same range gives the same rows.
+might take in another way as a file than as lines is left to it: bytes that are not UTF-8, marks of the byte order (in a
+file of JSON it passes over one on each line), other ends of lines, compressed files. Whether files are bundled depends
+on nothing but what is recorded of them and what is in them, so the same range gives the same rows.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ SMALL = 32 << 10
 MOST = 64 << 20
 _TOLD_APART = ("multiline", "linesep", "encoding", "charset", "wholetext", "comment", "compression")
 _COMPRESSED = (".gz", ".bz2", ".lz4", ".snappy", ".zst", ".zstd", ".deflate", ".xz", ".lzo")
-_BYTE_ORDER = (b"\xef\xbb\xbf", b"\xfe\xff", b"\xff\xfe")
+_MARK = b"\xef\xbb\xbf"
+_BYTE_ORDER = (b"\xfe\xff", b"\xff\xfe")
+BLANK = bytes(range(33))
+"""What a line may have in it and still be blank to Spark."""
 
 
 def is_bundle(sizes: Sequence[int], options: Mapping[str, str]) -> bool:
@@ -41,7 +44,7 @@ def lines_of(paths: Sequence[str], *, header: bool) -> pa.Table | None:
     lines: list[bytes] = []
     for path in paths:
         data = Path(path).read_bytes()
-        if data.startswith(_BYTE_ORDER) or b"\0" in data:
+        if _MARK in data or data.startswith(_BYTE_ORDER) or b"\0" in data:
             return None
         own = data.splitlines()
         if header:
