@@ -28,7 +28,7 @@ from slipstream.core.errors import (
     NotOfTheFormat,
     UnreadableName,
 )
-from slipstream.sources import files
+from slipstream.sources import bundle, files
 from slipstream.sources.operations import BEFORE_IMAGES, hint, hinted
 
 pytestmark = pytest.mark.spark
@@ -61,6 +61,33 @@ def test_csv_with_a_header_goes_by_name_in_each_file(
     put("c.csv", "name,id\nz,3\n")
     source = attach(files(landing, "csv", "id long, name string", options={"header": True}))
     assert rows(source.frame(source.cut(None).range)) == [(1, "x", None), (2, "y", None), (3, "z", None)]
+
+
+@pytest.mark.parametrize(
+    "text", ["\nt,s\n1,2\n", " \r\n\rt,s\r1,2", "t,more\x0b\u2028\x85,s\n1,0,2\n", "\x01\nt,s\n1,2\n"]
+)
+def test_the_header_is_the_line_that_spark_takes_for_it(
+    landing: Path, attach: Attach, put: Put, rows: Rows, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put("a.csv", text)
+    made = files(landing, "csv", "s string, t string", options={"header": "true"}, missing="null")
+    source = attach(made)
+    range_ = source.cut(None).range
+    assert rows(source.frame(range_)) == [("2", "1", None)]
+    monkeypatch.setattr(bundle, "MANY", 1)
+    assert rows(source.frame(range_)) == [("2", "1", None)]
+
+
+def test_a_header_that_is_not_found_is_never_taken_to_be_as_declared(
+    landing: Path, attach: Attach, put: Put, rows: Rows
+) -> None:
+    put("a.csv", "\n" * (1 << 17) + "t,s\n1,2\n")
+    put("b.csv", "\n\n")
+    made = files(landing, "csv", "s string, t string", options={"header": "true"}, missing="null")
+    source = attach(made)
+    cut = source.cut(None)
+    assert rows(source.frame(cut.range).where("_slipstream_bad IS NULL")) == []
+    assert [file for (file,) in rows(source.rejected(cut.range), "file")] == [str(landing / "a.csv")]
 
 
 def test_text_rows(landing: Path, attach: Attach, put: Put, rows: Rows) -> None:

@@ -48,7 +48,7 @@ def lines_of(paths: Sequence[str], *, header: bool) -> pa.Table | None:
             return None
         own = data.splitlines()
         if header:
-            first = next((at for at, line in enumerate(own) if line.strip()), len(own))
+            first = next((at for at, line in enumerate(own) if line.strip(BLANK)), len(own))
             own = own[first + 1 :]
         lines += own
     try:

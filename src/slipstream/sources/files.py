@@ -49,7 +49,7 @@ from slipstream.core.errors import (
 )
 from slipstream.core.permissions import make_folders
 from slipstream.sources.base import JSON, Cut, Source, quoted, summed, type_name
-from slipstream.sources.bundle import is_bundle, lines_of
+from slipstream.sources.bundle import BLANK, is_bundle, lines_of
 from slipstream.sources.leaf import ArrowFrames, FilesTemplate, write_arrow_stream
 from slipstream.sources.listing import Listing
 from slipstream.sources.operations import with_hints
@@ -73,6 +73,8 @@ Missing = Literal["bad", "null"]
 
 Layout = tuple[str, ...]
 """The columns of a CSV file by its header; empty where the declared schema says it all."""
+NO_HEADER: Layout = ("",)
+"""The columns of a file in which no header is found: none that is declared."""
 
 
 class Files(Source):
@@ -450,9 +452,10 @@ class Files(Source):
     def _csv_header(self, path: Path) -> Layout:
         encoding = self._option("encoding", self._option("charset", "utf-8"))
         with pa.input_stream(str(path), compression="detect") as stream:
-            first = stream.read(1 << 16).decode(encoding, "replace").lstrip("\ufeff").splitlines()
+            text = stream.read(1 << 16).decode(encoding, "replace").lstrip("\ufeff")
+        lines = (line for line in re.split(r"\r\n|\r|\n", text) if line.strip(BLANK.decode()))
         layout = TextLayout("csv", (), self.options, None)
-        return tuple(layout.tokens(first[0])) if first else ()
+        return tuple(layout.tokens(next(lines, ""))) or NO_HEADER
 
     def _option(self, name: str, default: str) -> str:
         return next((value for key, value in self.options.items() if key.lower() == name.lower()), default)
