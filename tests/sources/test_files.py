@@ -624,3 +624,27 @@ def test_a_damaged_summary_is_refused_and_all_ranges_put_it_right(
     assert again.cut(None) is None
     assert again.folded(None, [taken]) == base, "made anew, it is the same"
     assert attach(files(landing, "text"), base=base).cut(None) is None
+
+
+def test_ranges_that_are_one_keep_what_is_bad_and_the_order_of_epochs(
+    landing: Path, attach: Attach, put: Put
+) -> None:
+    made = {
+        key: attach(files(landing, "csv", "k long, v long", key=key), name=str(key)) for key in (None, "k")
+    }
+    ranges: list[dict[str, Any]] = [
+        {"files": [["b", 1, 2_000_000]]},
+        {"files": [["c", 1, 2_000_000], ["a", 1, 3_000_000]], "bad": {"a": "why"}},
+        {"files": [["d", 1, 1_000_000]], "bad": {"d": "also"}},
+    ]
+    assert made[None].together(ranges) == [
+        {"files": [file for each in ranges for file in each["files"]], "bad": {"a": "why", "d": "also"}}
+    ]
+    assert made["k"].together(ranges) == [
+        {"files": [*ranges[0]["files"], *ranges[1]["files"]], "bad": {"a": "why"}},
+        ranges[2],
+    ]
+    tied = [{"files": [[name, 1, 2_000_000]]} for name in ("a b", "a!b")]
+    assert made["k"].together(tied) == tied, "to Spark, the name is a%20b"
+    assert made["k"].together(ranges[:1]) == ranges[:1]
+    assert made["k"].together([]) == []

@@ -18,7 +18,6 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from functools import reduce
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -32,6 +31,7 @@ from slipstream.dataflow.task import EpochProperty
 from slipstream.epoch import Template
 from slipstream.observe.switching import Standing
 from slipstream.sources import Source
+from slipstream.sources.joined import joined
 from slipstream.spark.session import BACKFILL_POOL
 from slipstream.store.catalog import ViewEntry
 from slipstream.store.history import History
@@ -118,9 +118,7 @@ class Backfill:
         for name, source in self.sources.items():
             ranges = self._ranges(past, name, upto)
             if ranges:
-                frames[name] = reduce(
-                    DataFrame.unionByName, (source.frame(each) for each in source.together(ranges))
-                )
+                frames[name] = joined(source, ranges)
         if upto > self.upto:
             frames |= {name: self._handed_in(entry, upto) for name, entry in self.held.items()}
         return frames

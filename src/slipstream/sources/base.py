@@ -284,7 +284,9 @@ class Source(ABC):
         """The rows of a range: the fields of `row_schema`, then the columns that the docstring above lists."""
 
     def together(self, ranges: Sequence[JSON]) -> list[JSON]:
-        """Ranges that have the rows of these, as few as can be."""
+        """Ranges that have the rows of these, as few as can be. With keys they may be made one only where the order
+        columns have the rows in the order of the ranges.
+        """
         return list(ranges)
 
     def left(self, range: JSON) -> tuple[JSON | None, tuple[str, ...]]:  # noqa: A002

@@ -67,6 +67,7 @@ PATH, BLOCK, ROW, TEXT, NULLS, MARK, UNREAD, DECODED = (
     f"{INTERNAL}{each}" for each in ("path", "block", "row", "text", "nulls", "mark", "unread", "decoded")
 )
 ARCHIVE = "_archive"
+_PLAIN = re.compile(r"[\w.,=+-]*", re.ASCII)
 
 AfterSafe = Literal["keep", "delete", "archive"]
 Missing = Literal["bad", "null"]
@@ -216,7 +217,14 @@ class Files(Source):
         return self._listing.size()
 
     def together(self, ranges: Sequence[JSON]) -> list[JSON]:
-        return [{"files": [file for taken in ranges for file in taken["files"]]}] if ranges else []
+        """One range; of files with keys one for each run of ranges whose files are in the order of epochs."""
+        runs: list[list[JSON]] = []
+        for taken in ranges:
+            if runs and (self.changes.mode != "keyed" or _is_after(taken, runs[-1][-1])):
+                runs[-1].append(taken)
+            else:
+                runs.append([taken])
+        return [_as_one(run) for run in runs]
 
     def left(self, range: JSON) -> tuple[JSON | None, tuple[str, ...]]:  # noqa: A002
         gone = {file.name for file in _files(range) if not (self.path / file.name).exists()}
@@ -510,6 +518,21 @@ INPUT_NAMES = tuple(column.split()[0] for column in INPUT.split(", "))
 
 def _files(range_: JSON) -> list[Seen]:
     return [Seen(name, size, mtime_ns) for name, size, mtime_ns in range_["files"]]
+
+
+def _is_after(range_: JSON, other: JSON) -> bool:
+    """Whether the order columns surely have all files of a range after those of another. Spark gives names as they are
+    in a URL, which may be in another order.
+    """
+    last, first = max(file.place for file in _files(other)), min(file.place for file in _files(range_))
+    plain = all(_PLAIN.fullmatch(file.name) for file in (*_files(other), *_files(range_)))
+    return last[0] < first[0] or (plain and last < first)
+
+
+def _as_one(ranges: Sequence[JSON]) -> JSON:
+    whole = {"files": [file for taken in ranges for file in taken["files"]]}
+    bad = {name: why for taken in ranges for name, why in taken.get("bad", {}).items()}
+    return {**whole, "bad": bad} if bad else whole
 
 
 def _local(path: str | Path) -> Path:
