@@ -262,6 +262,79 @@ def test_a_column_that_is_added_is_left_out_and_one_that_is_gone_is_an_error(
 
 
 @pytest.mark.spark
+@pytest.mark.parametrize("refresh", [None, 60])
+def test_what_was_read_is_there_after_the_table_is_gone(
+    spark: SparkSession, rates: Callable[[str], str], attach: Attach, rows: Rows, refresh: float | None
+) -> None:
+    clock = ManualClock(1000.0)
+    source = attach(table(rates("SELECT 'a' k, 1 v"), refresh=refresh, clock=clock))
+    first = source.cut(None).range
+    spark.sql("DROP TABLE bank.rates")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TableMoved)
+        again = attach(table("bank.rates", refresh=refresh, clock=clock), [first])
+        summed = attach(table("bank.rates", refresh=refresh, clock=clock), base=source.folded(None, [first]))
+    assert (
+        rows(again.frame(first).select("k", "v")) == rows(summed.frame(first).select("k", "v")) == [("a", 1)]
+    )
+    if refresh is not None:
+        clock.advance(MINUTE)
+        with pytest.raises(TableUnreadable):
+            again.cut(None)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("as_frame", [False, True])
+def test_a_restart_has_the_columns_that_were_read(
+    spark: SparkSession, rates: Callable[[str], str], attach: Attach, rows: Rows, as_frame: bool
+) -> None:
+    clock = ManualClock(1000.0)
+    name = rates("SELECT 1 a, 2 b, 'x' COLLATE utf8_lcase c")
+    source = attach(table(name, refresh=60, clock=clock))
+    first = source.cut(None).range
+    rates(
+        "SELECT 'new' w, 2 b, 1 a, 'x' COLLATE utf8_lcase c UNION ALL SELECT 'new', 4, 3, 'y' COLLATE utf8_lcase"
+    )
+    given = spark.table(name) if as_frame else name
+    again = attach(table(given, refresh=60, clock=clock), [first])
+    assert again.schema == source.schema
+    assert rows(again.frame(first)) == [(1, 2, "x", 1)]
+    clock.advance(MINUTE)
+    assert rows(again.frame(again.cut(None).range)) == [(3, 4, "y", 1)]
+    rates("SELECT 1 a, 'x' COLLATE utf8_lcase c")
+    given = spark.table(name) if as_frame else name
+    clock.advance(MINUTE)
+    with pytest.raises(TableChanged, match=r"has no column 'b' any more"):
+        attach(table(given, refresh=60, clock=clock), [first]).cut(None)
+
+
+@pytest.mark.spark
+def test_a_table_that_is_read_once_and_lost_a_column_is_only_talked_about(
+    spark: SparkSession, rates: Callable[[str], str], attach: Attach, rows: Rows
+) -> None:
+    name = rates("SELECT 1 a, 2 b")
+    first = attach(table(name)).cut(None).range
+    rates("SELECT 1 a")
+    for given in (name, spark.table(name)):
+        with pytest.warns(TableMoved):
+            again = attach(table(given), [first])
+        assert rows(again.frame(first)) == [(1, 2)]
+
+
+@pytest.mark.spark
+def test_a_process_that_stood_by_with_other_columns_takes_nothing(
+    spark: SparkSession, rates: Callable[[str], str], attach: Attach, tmp_path: Path
+) -> None:
+    name = rates("SELECT 1 a, 2 b")
+    first = attach(table(name, refresh=60)).cut(None).range
+    rates("SELECT 2 b, 1 a")
+    other = table(name, refresh=60)
+    other.stand_by("input", spark, tmp_path / "store" / "input")
+    with pytest.raises(TableChanged, match=r"has other columns than when it was first read \(a INT, b INT\)"):
+        attach(other, [first])
+
+
+@pytest.mark.spark
 def test_parts_that_are_gone_or_damaged(rates: Callable[[str], str], attach: Attach, rows: Rows) -> None:
     source = attach(table(rates("SELECT 1 v")))
     range_ = source.cut(None).range

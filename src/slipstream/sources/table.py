@@ -4,12 +4,13 @@ What is read is written into the store, so that a range always gives the same ro
 since. A *read* is numbered. The first gives all rows; each later one is compared with what the table held before, and
 gives the difference, duplicates counted: rows with a diff. A read without a difference is none.
 
-A range is `{"read": NUMBER, "at": TIME, "rows": ROWS, "parts": [...], "contents": [...]}`. Its *parts* are files of
-rows with a diff each (`sources/parts.py`); those of `contents` add up to all that the table held after it. So the last
-range is all that the next read needs. Parts that say little are joined by the next read that finds a difference
-(`joined_from`), as layers are merged: a row is written anew a logarithmic number of times. No part is ever removed, as
-a view that is added later needs all of them. The range of a table that is read once has a digest of its files as they
-were `seen`.
+A range is `{"read": NUMBER, "at": TIME, "rows": ROWS, "parts": [...], "contents": [...], "schema": {...}}`. Its *parts*
+are files of rows with a diff each (`sources/parts.py`); those of `contents` add up to all that the table held after it.
+All have the columns of the first read, which every range says, and a later read finds these in the table by name,
+whatever columns that has by now. So the last range is all that the next read needs. Parts that say little are joined by
+the next read that finds a difference (`joined_from`), as layers are merged: a row is written anew a logarithmic number
+of times. No part is ever removed, as a view that is added later needs all of them. The range of a table that is read
+once has a digest of its files as they were `seen`.
 
 A process may end between a read and its epoch. Then no range names the read; at the next start its parts are removed,
 and the table is read anew.
@@ -87,11 +88,12 @@ class Table(Source):
                 f"'{name}' is a table source that is '{self._name}' already, with its reads in {self._folder}",
                 "give each source of each app a table of its own: sl.table(...)",
             )
-        self._find(name, spark)
+        last = last_range(consumed, base)
+        self._find(name, spark, None if last is None else last.get("schema"))
         super().attach(name, spark, folder, consumed, base)
         make_folders(folder, folder.parents[1])
         self._folder = folder
-        self._last = last_range(consumed, base)
+        self._last = last
         if self._last is not None:
             self._looked = self._last["at"]
             self._tell_if_moved()
@@ -123,7 +125,14 @@ class Table(Source):
         if self._last is not None and not parts:
             return None
         rows = sum(rows_in(parts))
-        self._last = {"read": number, "at": now, "rows": rows, "parts": parts, "contents": before + parts}
+        self._last = {
+            "read": number,
+            "at": now,
+            "rows": rows,
+            "parts": parts,
+            "contents": before + parts,
+            "schema": self.schema.jsonValue(),
+        }
         if self._every is None:
             self._last["seen"] = self._files()
         return Cut(self._last, rows, rows)
@@ -151,11 +160,19 @@ class Table(Source):
             return True
         return self._every is not None and not 0 <= self._clock.now() - self._looked < self._every
 
-    def _find(self, name: str, spark: SparkSession) -> None:
-        """See what columns the table has."""
+    def _find(self, name: str, spark: SparkSession, read: JSON = None) -> None:
+        """See what columns the table has: those with which it was read, or where it was not yet, those that it has
+        now. Views that a process declared while it stood by have the latter.
+        """
         self._session = self._session or spark
-        self._name = name
-        if self._declared is None:
+        stood_by, self._name = self._name is not None, name
+        if read is not None:
+            was = StructType.fromJson(read)
+            if stood_by and self._schema not in (None, was):
+                columns = ", ".join(f"{field.name} {type_name(field.dataType)}" for field in was)
+                raise TableChanged(name, f"has other columns than when it was first read ({columns})")
+            self._declared, self._schema = was, None
+        elif self._declared is None:
             try:
                 self._declared = _plain(self._session.table(str(self._table)).schema)
             except Exception as cause:
@@ -170,7 +187,7 @@ class Table(Source):
         return self._session
 
     def _now(self) -> DataFrame:
-        """The table as it is now, with the columns that it was declared with."""
+        """The table as it is now, with the columns that it was first read with."""
         table = self._table
         if isinstance(table, str):
             session = self._in_session()
@@ -189,10 +206,10 @@ class Table(Source):
 
     def _files(self) -> str | None:
         """A digest of the names, sizes and times of the table's files; None if it is not known to have any."""
-        paths = files_of(self._now())
         try:
+            paths = files_of(self._now())
             told = [(path, os.stat(path).st_size, os.stat(path).st_mtime_ns) for path in paths]  # noqa: PTH116
-        except OSError:
+        except Exception:  # a table that cannot be looked at was read all the same
             return None
         return xxhash.xxh3_64_hexdigest(repr(sorted(told)).encode()) if told else None
 
