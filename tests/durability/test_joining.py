@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from slipstream.core.errors import OtherReplica, ReplicaTrouble, SupersededOnReplica
+from slipstream.durability.ahead import Shipping
 from slipstream.durability.board import read_replication
 from slipstream.durability.joining import UNKNOWN, Guarded, Origin, held, join, read_owner, swept
 from slipstream.durability.manifest import ClaimName
@@ -234,6 +235,58 @@ def test_of_two_apps_that_claim_a_new_replica_at_once_one_has_it(tmp_path: Path,
         join(Replica(url), first)
     assert read_owner(Replica(url)) == second.identity
     assert [*Replica(url).list("incarnations")] == [second.claim]
+
+
+def written(folder: Path, url: str, what: str) -> Identity:
+    """An app that has joined, and written no more than that. The app."""
+    shop = Pretend.on(folder)
+    word = shop.run(1)
+    if what == "commits":
+        shop.agent(url).all(word)
+    else:
+        join(Replica(url), shop.origin())
+    if what == "lineage":
+        Shipping(shop.origin(), Replica(url), {}).send()
+    shop.close()
+    return shop.identity
+
+
+def claimed_later(folder: Path, url: str) -> Origin:
+    """An app that puts its claim, of a higher incarnation, and does not look again."""
+    origin_of(folder)
+    origin = origin_of(folder)
+    Replica(url).put(origin.claim, json.dumps(vars(origin.identity)).encode())
+    return origin
+
+
+@pytest.mark.parametrize("dies", [False, True])
+@pytest.mark.parametrize("what", ["claim", "lineage", "commits"])
+def test_a_claim_that_was_put_and_not_looked_at_again_gives_no_right(
+    tmp_path: Path, url: str, dies: bool, what: str
+) -> None:
+    """The first one has joined. The second one, which found the replica new too, puts its name and its claim, and ends
+    there, or fails to list them.
+    """
+    first = written(tmp_path / "first", url, what)
+    second, replica = claimed_later(tmp_path / "second", url), Replica(url)
+    replica.put("owner.json", documents.encode(dict(vars(second.identity))))
+    if dies:
+        second = origin_of(tmp_path / "second")
+    with pytest.raises(OtherReplica):
+        join(replica, second)
+    assert read_owner(replica) == first
+    assert {json.loads(replica.get(name))["id"] for name in replica.list("incarnations")} == {first.id}
+    join(replica, origin_of(tmp_path / "first"))
+
+
+@pytest.mark.parametrize("what", ["lineage", "commits"])
+def test_who_has_written_does_not_give_way_to_a_claim(tmp_path: Path, url: str, what: str) -> None:
+    written(tmp_path / "first", url, what)
+    claimed_later(tmp_path / "second", url)
+    for _ in range(2):
+        again = origin_of(tmp_path / "first")
+    join(Replica(url), again)
+    assert url in again.joined
 
 
 def test_nothing_is_deleted_once_a_later_incarnation_is_claimed(tmp_path: Path, url: str) -> None:

@@ -7,9 +7,10 @@ says whose replica it is, else the newest claim. Where something is there and no
 another's.
 
 Two apps may find a new replica at once, and object stores cannot make a name only where there is none. So whoever
-claims a replica for the first time looks at the claims of others, before and after its own: where there is another
-app's and none of its own app's, it came second. It gives that one its name back, takes its own claim away, and is
-refused.
+claims a replica looks at the claims of others, before and after its own, and does so until it has once found that the
+replica is its app's: a claim alone, of a process that ended before it looked again, says nothing. Where there is
+another app's, and neither a commit nor lineage of its own, it came second. It gives that one its name back, takes its
+app's claims away, and is refused.
 
 Within an app the highest incarnation writes. A follower puts a claim (`manifest`) and looks again: whoever finds a
 claim of a later incarnation gives way. Object stores cannot lock, so that is asked again before everything that
@@ -38,7 +39,7 @@ from slipstream.core.errors import (
     SlipstreamError,
     SupersededOnReplica,
 )
-from slipstream.durability.manifest import OWNER, ClaimName, Manifest, valid_commits
+from slipstream.durability.manifest import OWNER, ClaimName, Manifest, Segment, valid_commits
 from slipstream.durability.replica import Objects, WritableObjects, shown
 from slipstream.durability.replicate import superseded
 from slipstream.store import documents
@@ -80,15 +81,15 @@ def join(objects: Objects, origin: Origin) -> None:
     check_owner(objects, origin)
     claims = objects.list("incarnations")
     is_new = origin.claim not in claims
-    if is_new:
+    if is_new or objects.url not in origin.joined:
         _check_newcomer(objects, origin, claims)
     check_claims(objects, origin, claims)
     if is_new:
         crash_point("replica.before_claim")
         _writable(objects).put(origin.claim, json.dumps(vars(origin.identity)).encode())
         crash_point("replica.after_claim")
-        claims = objects.list("incarnations")
-        _check_newcomer(objects, origin, claims)
+        known, claims = claims, objects.list("incarnations")
+        _check_newcomer(objects, origin, claims.keys() - known.keys())
         check_claims(objects, origin, claims)
     origin.joined.add(objects.url)
 
@@ -154,19 +155,40 @@ def check_owner(objects: Objects, origin: Origin) -> None:
 
 
 def _check_newcomer(objects: Objects, origin: Origin, claims: Iterable[str]) -> None:
-    """Raise, and leave a replica to the other app, if that has claimed it and this one's app never has."""
-    ours, known = origin.identity, None
-    for claim in sorted(claims, reverse=True):
-        if claim == origin.claim:
-            continue
-        found = _claimed_by(objects, claim)
-        if found is not None and found.id == ours.id:
-            return
-        known = known or found
-    if known is not None:
-        _writable(objects).put(OWNER, documents.encode(dict(vars(known))))
-        _writable(objects).delete(origin.claim)
-        raise OtherReplica(shown(objects.url), known.app, known.id, ours.app, ours.id)
+    """Raise, and leave a replica to the other app, if one of these claims is that app's and this one's app has written
+    nothing but claims.
+    """
+    ours = origin.identity
+    others = sorted(set(claims) - {origin.claim}, reverse=True)
+    if not others or _has_written(objects, ours):
+        return
+    found = (_claimed_by(objects, claim) for claim in others)
+    known = next((each for each in found if each is not None and each.id != ours.id), None)
+    if known is None:
+        return
+    _writable(objects).put(OWNER, documents.encode(dict(vars(known))))
+    for claim in objects.list("incarnations"):
+        if _claimed_by(objects, claim) == ours:
+            _writable(objects).delete(claim)
+    raise OtherReplica(shown(objects.url), known.app, known.id, ours.app, ours.id)
+
+
+def _has_written(objects: Objects, ours: Identity) -> bool:
+    """Whether the newest commit is an app's or, where none can be read, a beginning of lineage: nothing is written but
+    by who has joined.
+    """
+    committed = _committed_by(objects)
+    if committed is not None:
+        return committed.id == ours.id
+    segments = [each for name in objects.list("lineage") if (each := Segment.parse(name)) is not None]
+    return any(_begins(objects, each, ours) for each in segments if each.start == 0)
+
+
+def _begins(objects: Objects, segment: Segment, ours: Identity) -> bool:
+    try:
+        return ours.id.encode() in objects.get(segment.object).partition(b"\n")[0]
+    except (DamagedObject, FileNotFoundError):
+        return False
 
 
 def check_claims(objects: Objects, origin: Origin, claims: Iterable[str] | None = None) -> None:
@@ -182,14 +204,10 @@ def read_owner(objects: Objects) -> Identity | None:
     said = _said_owner(objects)
     if said is not None:
         return said
-    commits, claims = objects.list("commits"), objects.list("incarnations")
-    for name in valid_commits(commits, ()):
-        try:
-            found = Manifest.decode(name, objects.get(name.object), shown(objects.url))
-            return Identity(found.app, found.id)
-        except (DamagedObject, FileNotFoundError):
-            continue
-    for claim in sorted(claims, reverse=True):
+    committed = _committed_by(objects)
+    if committed is not None:
+        return committed
+    for claim in sorted(objects.list("incarnations"), reverse=True):
         claimed = _claimed_by(objects, claim)
         if claimed is not None:
             return claimed
@@ -215,6 +233,17 @@ def _said_owner(objects: Objects) -> Identity | None:
         return None if isinstance(found, str) else _identity(found)
     except (FileNotFoundError, DamagedObject, ValueError):
         return None
+
+
+def _committed_by(objects: Objects) -> Identity | None:
+    """Whose the newest commit is that can be read; None where there is none."""
+    for name in valid_commits(objects.list("commits"), ()):
+        try:
+            found = Manifest.decode(name, objects.get(name.object), shown(objects.url))
+            return Identity(found.app, found.id)
+        except (DamagedObject, FileNotFoundError):
+            continue
+    return None
 
 
 def _claimed_by(objects: Objects, claim: str) -> Identity | None:
