@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from slipstream.core.errors import SumOverflow
@@ -126,13 +126,14 @@ def test_a_total_that_wraps_around_is_seen_although_it_is_kept_as_sums(sign: int
     Buffer("sum", 0, pa.int64()).check(argument.from_sums(sums))
 
 
+@example([6780926352797013464, 9120004104975011412, 7569860841532671023])
 @given(st.lists(st.none() | st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=30))
 def test_an_average_of_whole_numbers_has_their_exact_sum(values: list[int | None]) -> None:
     argument, there = Argument("whole"), [value for value in values if value is not None]
     ones = np.ones(len(values), dtype=np.int64)
     totals = argument.totals(pa.array(values, pa.int64()), ones, np.array([0]))
     shown = Buffer("total", 0, pa.float64()).column(argument, totals, ones[:1])
-    assert shown.to_pylist() == [pytest.approx(float(sum(there)), rel=2e-16)]
+    assert shown.to_pylist() == [float(sum(there))]
     taken = argument.totals(pa.array(values, pa.int64()), -ones, np.array([0]))
     assert not argument.some(argument.combine(totals, taken)).any()
 

@@ -112,3 +112,9 @@ def test_a_slice_of_a_decimal_column_is_read_at_its_offset() -> None:
 def test_a_column_of_nothing_but_nulls_counts_as_zeros() -> None:
     array = pa.nulls(3, pa.decimal128(10, 2))
     assert exact.limbs_to_decimal(exact.decimal_limbs(array), 2).to_pylist() == [Decimal("0.00")] * 3
+
+
+@given(st.lists(st.integers(-(2**250), 2**250) | st.integers(-(2**66), 2**66), max_size=9))
+def test_a_whole_number_becomes_the_double_that_is_nearest(numbers: list[int]) -> None:
+    limbs = np.array([[(n >> 32 * i) & 0xFFFFFFFF for i in range(7)] + [n >> 224] for n in numbers], np.int64)
+    assert exact.limbs_to_double(limbs.reshape(-1, 8)).tolist() == [float(n) for n in numbers]

@@ -288,7 +288,7 @@ class Buffer:
         if argument.kind == "decimal":
             return self._decimal(argument, totals, none)
         if argument.kind == "whole":
-            return exact.limbs_to_decimal(totals["sum"], 0).cast(pa.float64())
+            return pa.array(exact.limbs_to_double(totals["sum"]))
         return pa.array(self._double(totals), mask=none)
 
     def _long(self, totals: Totals, none: npt.NDArray[np.bool_] | None) -> pa.Array:

@@ -228,6 +228,16 @@ def limbs_to_decimal(limbs: Longs, scale: int) -> pa.Array:
     return pa.Array.from_buffers(pa.decimal256(76, scale), len(limbs), [None, _packed(limbs)])
 
 
+def limbs_to_double(limbs: Longs) -> Doubles:
+    """The double that is nearest to each number, carries still unresolved."""
+    words = np.frombuffer(_packed(limbs), dtype="<i8").reshape(-1, _LIMBS // 2)
+    low = words[:, 0]
+    shown: Doubles = low.astype(np.float64)
+    for at in np.flatnonzero((words[:, 1:] != (low >> 63)[:, None]).any(axis=1)):
+        shown[at] = float(int.from_bytes(words[at].tobytes(), "little", signed=True))
+    return shown
+
+
 def limbs_to_binary(limbs: Longs) -> pa.Array:
     """Limbs, carries still unresolved, as 32 bytes each: what Spark can carry."""
     return pa.Array.from_buffers(pa.binary(4 * _LIMBS), len(limbs), [None, _packed(limbs)]).cast(pa.binary())
