@@ -397,7 +397,21 @@ def test_one_table_in_two_apps(spark: SparkSession, attach: Attach) -> None:
     ],
 )
 def test_which_parts_are_joined(rows: list[int], at: int) -> None:
-    assert joined_from(rows) == at
+    assert joined_from(parts_of(*([each] for each in rows))) == at
+
+
+def parts_of(*reads: list[int]) -> list[str]:
+    """The names of parts of so many rows, by the read that wrote them."""
+    return [f"{read:09d}-{rows}-{0:016x}.arrow" for read, each in enumerate(reads) for rows in each]
+
+
+def test_the_parts_of_one_read_are_joined_or_left_together() -> None:
+    """A read has as many parts as there are cores, all of one size."""
+    table, change = [1000] * 2 * FEW, [1] * 2 * FEW
+    assert joined_from(parts_of(table)) == 2 * FEW
+    assert joined_from(parts_of(table, change)) == 4 * FEW
+    assert joined_from(parts_of(table, change, change)) == 2 * FEW
+    assert joined_from(parts_of(table, [3000] * 2 * FEW)) == 0
 
 
 @pytest.mark.spark

@@ -11,6 +11,7 @@ import re
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 
 import pyarrow as pa
@@ -53,16 +54,20 @@ def problem_of(path: Path) -> str | None:
         return "is gone"
 
 
-def joined_from(rows: Sequence[int]) -> int:
-    """From which part on parts with so many rows are to be joined into one; the number of parts if they are not."""
-    if len(rows) <= FEW:
-        return len(rows)
-    at = len(rows) - 1
-    after = rows[at]
-    while at and rows[at - 1] <= 2 * after:
+def joined_from(names: Sequence[str]) -> int:
+    """From which part on parts are to be joined; the number of parts if they are not. Those of one read are joined or
+    left together: they are as many as there are cores, and all of one size.
+    """
+    parts = [part for part in map(named, names) if part is not None]
+    if len(parts) <= FEW:
+        return len(names)
+    reads = [[part.rows for part in read] for _, read in groupby(parts, key=lambda part: part.read)]
+    at = len(reads) - 1
+    after = sum(reads[at])
+    while at and sum(reads[at - 1]) <= 2 * after:
         at -= 1
-        after += rows[at]
-    return at if at < len(rows) - 1 else len(rows)
+        after += sum(reads[at])
+    return sum(map(len, reads[:at])) if at < len(reads) - 1 else len(names)
 
 
 @dataclass(frozen=True)

@@ -236,7 +236,7 @@ class Table(Source):
 
     def _joined(self, names: list[str], number: int) -> list[str]:
         """Parts that add up to the same, fewer of them if they are many."""
-        at = joined_from(rows_in(names))
+        at = joined_from(names)
         if at == len(names):
             return names
         rows = self._rows_of(self._in_session(), names[at:])
