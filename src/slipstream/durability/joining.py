@@ -37,12 +37,14 @@ from slipstream.core.errors import (
     OtherReplica,
     ReplicaTrouble,
     SlipstreamError,
+    StoreTrouble,
     SupersededOnReplica,
 )
 from slipstream.durability.manifest import OWNER, ClaimName, Manifest, Segment, valid_commits
 from slipstream.durability.replica import Objects, WritableObjects, shown
 from slipstream.durability.replicate import superseded
 from slipstream.store import documents
+from slipstream.store.layout import lineage_log
 from slipstream.store.store import Identity, Store
 
 crash_points(
@@ -141,12 +143,12 @@ def _writable(objects: Objects) -> WritableObjects:
 
 def check_owner(objects: Objects, origin: Origin) -> None:
     """Raise if a replica is another app's. One that is nobody's yet becomes this app's. So does one that was, and was
-    emptied while something was sent: another app would have put its name there first.
+    emptied while something was sent: another app would have put its name there first, and what is there is ours.
     """
     ours = origin.identity
     said = _said_owner(objects)
     known = said or read_owner(objects)
-    emptied = known == UNKNOWN and objects.url in origin.joined
+    emptied = known == UNKNOWN and (objects.url in origin.joined or _is_ours_alone(objects, origin))
     if known is None or emptied or (known.id == ours.id and said is None):
         _writable(objects).put(OWNER, documents.encode(dict(vars(ours))))
         known = _said_owner(objects) or UNKNOWN  # another app may have come at the same moment
@@ -171,6 +173,26 @@ def _check_newcomer(objects: Objects, origin: Origin, claims: Iterable[str]) -> 
         if _claimed_by(objects, claim) == ours:
             _writable(objects).delete(claim)
     raise OtherReplica(shown(objects.url), known.app, known.id, ours.app, ours.id)
+
+
+def _is_ours_alone(objects: Objects, origin: Origin) -> bool:
+    """Whether all there is on a replica is lineage that the store of this app has too, byte by byte: what was on its
+    way while the replica was emptied, and whose sender has ended.
+    """
+    if any(objects.list(folder) for folder in _FOLDERS if folder != "lineage"):
+        return False
+    return all(_is_in_store(objects, name, origin.store) for name in objects.list("lineage"))
+
+
+def _is_in_store(objects: Objects, name: str, store: Store) -> bool:
+    segment = Segment.parse(name)
+    if segment is None:
+        return False
+    try:
+        ours = store.disk.read(lineage_log(segment.log), segment.start, segment.stop - segment.start)
+        return bool(ours) and ours == objects.get(name)
+    except (FileNotFoundError, DamagedObject, StoreTrouble):
+        return False
 
 
 def _has_written(objects: Objects, ours: Identity) -> bool:

@@ -182,15 +182,19 @@ class Expressions(Parsing):
         """An aggregate expression without its DISTINCT, over values as Spark shows those that it has told apart."""
         function = self.function(aggregate)
         shown = [self._one_zero(each) for each in self.children(function)]
-        over = Expr(function.java.withNewChildren(self._sequence(shown)))
-        return self.replace(self.without_distinct(aggregate), [(function, over)])
+        # A copy, also where nothing differs: once analysed, `ListAgg` holds what Spark cannot send to tasks.
+        over = Expr(function.java.withNewChildren(self._sequence(shown)).clone())
+        return self._aggregate_expression(aggregate, False, self.only_where(aggregate), over)
 
     def without_distinct(self, aggregate: Expr) -> Expr:
         """An aggregate expression over all of its rows."""
         return self._aggregate_expression(aggregate, False, self.only_where(aggregate))
 
-    def _aggregate_expression(self, like: Expr, distinct: bool, only: Expr | None) -> Expr:
-        parts = (like.java.aggregateFunction(), like.java.mode(), distinct, self._some(only))
+    def _aggregate_expression(
+        self, like: Expr, distinct: bool, only: Expr | None, function: Expr | None = None
+    ) -> Expr:
+        own = like.java.aggregateFunction() if function is None else function.java
+        parts = (own, like.java.mode(), distinct, self._some(only))
         return Expr(self._exprs.aggregate.AggregateExpression(*parts, like.java.resultId()))
 
     def least(self, expr: Expr) -> Expr:
