@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import slipstream as sl
-from slipstream.core.errors import BadSourceOption, ChangeFailed, UnknownView
+from slipstream.core.errors import BadSourceOption, ChangeFailed, NameTaken, UnknownView
 from slipstream.sources import Source
 
 pytestmark = pytest.mark.spark
@@ -68,3 +68,17 @@ def test_views_are_added_after_files_are_gone_where_rows_are_kept(
         app.view("more", "SELECT count(*) n FROM other")
         with pytest.raises(ChangeFailed, match=r"could not be taken up \('more'\).*0.json"):
             app.run(until="caught_up")
+
+
+def test_kept_rows_take_nobodys_name(spark: SparkSession, tmp_path: Path) -> None:
+    with sl.App("shop", store=tmp_path, spark=spark, shards=1) as app:
+        app.source("t", sl.memory("k string"))
+        app.view("s_kept", "SELECT k FROM t")
+        with pytest.raises(NameTaken, match="there is a view named 's_kept' already"):
+            app.source("s", sl.memory("k string"), keep=True)
+        app.source("s", sl.memory("k string"))  # its name was not taken
+        app.source("u", sl.memory("k string"), keep=True)
+        with pytest.raises(
+            NameTaken, match="there is a view of the kept rows of a source named 'u_kept' already"
+        ):
+            app.view("u_kept", "SELECT k FROM t", replace=True)

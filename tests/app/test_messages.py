@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 import slipstream as sl
 from slipstream.core.errors import (
     AppClosed,
+    AppRuns,
     EndsBeforeItBegins,
     EpochFailed,
     IsASource,
@@ -182,6 +183,32 @@ def test_a_closed_app_says_so(spark: SparkSession, tmp_path: Path) -> None:
     )
     with pytest.raises(SourceClosed, match="the app of the source 'orders' is closed: nothing was taken"):
         orders.append([("z", 1)])
+
+
+def test_an_app_that_runs_is_not_run_a_second_time(spark: SparkSession, tmp_path: Path) -> None:
+    with sl.App("shop", store=tmp_path, spark=spark, shards=1) as app:
+        orders = fed(app)
+        app.view("all", "SELECT * FROM orders")
+        app.start()
+        assert app.start() is app
+        with pytest.raises(AppRuns) as told:
+            app.run(until="caught_up")
+        assert str(told.value) == (
+            "the app 'shop' runs already, in another thread. Wait for what it computes with app.await_epoch(EPOCH), or "
+            "end that run with app.stop() first."
+        )
+        app.stop()
+        asked: list[type[BaseException]] = []
+
+        def again(report: object) -> None:
+            with pytest.raises(AppRuns) as refused:
+                app.start()
+            asked.append(refused.type)
+
+        app.on_epoch(again)
+        orders.append([("z", 1)])
+        app.run(until="caught_up")
+        assert asked == [AppRuns]
 
 
 def test_a_store_that_cannot_be_written_to(

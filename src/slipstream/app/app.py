@@ -40,6 +40,7 @@ from slipstream.core.clock import Clock, SystemClock
 from slipstream.core.durations import seconds as parsed
 from slipstream.core.errors import (
     AppClosed,
+    AppRuns,
     BadSourceOption,
     BadViewOption,
     DamagedSummary,
@@ -221,6 +222,10 @@ class App:
         self, name: str, source: Source, watermark: tuple[str, str] | None, keep: bool
     ) -> DataFrame:
         names, given = self._declared.names, given_as(source, watermark, keep)
+        if keep:
+            names.check_free(f"{name}_kept")
+        if source.can_reject:
+            names.check_free(f"{name}_rejected")
         names.take(name, "source")
         source.asked_in(self.spark)
         try:
@@ -388,7 +393,8 @@ class App:
     def _under_way(self) -> Iterator[None]:
         """A run: what is declared meanwhile is taken up beside it."""
         assert self._changes is not None
-        self._changes.begin_run()
+        if not self._changes.begin_run():
+            raise AppRuns(self.name)
         try:
             yield
         finally:
@@ -429,7 +435,8 @@ class App:
             return self
         changes = self._changes
         assert changes is not None
-        changes.begin_run()  # what is declared from here on is taken up beside it
+        if not changes.begin_run():  # what is declared from here on is taken up beside it
+            raise AppRuns(self.name)
 
         def work() -> None:
             try:
@@ -568,8 +575,11 @@ class App:
         def picture(before: Sample | None) -> ViewPicture:
             return view_picture(self._told(), view, partial(self._now, view), rows, before)
 
-        ours = self._thread is None
-        self.start()
+        self._ready()
+        assert self._changes is not None
+        ours = not self._changes.active
+        if ours:
+            self.start()
         try:
             with screen() as shown:
                 watch(shown, self._clock, epoch, picture, every=interval, seconds=seconds, until=until)

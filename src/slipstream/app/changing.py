@@ -59,10 +59,11 @@ class Changes:
         self.active = False
         self.closed = False
 
-    def begin_run(self) -> None:
-        """A run is about to begin."""
+    def begin_run(self) -> bool:
+        """A run is about to begin; False if one is under way: there is one loop, and one thread in it."""
         with self.gate:
-            self.active = True
+            begins, self.active = not self.active, True
+        return begins
 
     def end_run(self) -> None:
         """A run is over."""

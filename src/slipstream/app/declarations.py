@@ -70,12 +70,17 @@ class Declarations:
         self.version += 1
         placeholder = self._define(name, schema)
         if keep:
+            self._declare(ViewDefinition(f"{name}_kept", (name,), _as_it_is), may_replace=True)
             self.kept[name] = f"{name}_kept"
-            self.view(ViewDefinition(f"{name}_kept", (name,), _as_it_is), may_replace=True)
         return placeholder
 
     def view(self, definition: ViewDefinition, *, may_replace: bool) -> DataFrame | None:
         """A view; None while an input is not declared yet."""
+        if definition.name in self.kept.values():
+            raise NameTaken(definition.name, "view of the kept rows of a source")
+        return self._declare(definition, may_replace=may_replace)
+
+    def _declare(self, definition: ViewDefinition, *, may_replace: bool) -> DataFrame | None:
         name = definition.name
         if may_replace:
             self.replacing.add(name)

@@ -49,10 +49,13 @@ class Names:
     def take(self, name: str, kind: str) -> None:
         if not name.isidentifier() or keyword.iskeyword(name) or name.startswith("_"):
             raise BadName(name)
+        self.check_free(name)
+        self._kinds[name] = kind
+
+    def check_free(self, name: str) -> None:
         known = self.known_as(name)
         if known in self._kinds:
             raise NameTaken(known, self._kinds[known])
-        self._kinds[name] = kind
 
     def known_as(self, name: str) -> str:
         """The name as it was declared: Spark's names do not heed case. One that was not is itself."""

@@ -884,6 +884,16 @@ class AppClosed(SlipstreamError):
         )
 
 
+class AppRuns(SlipstreamError):
+    """A second run is asked for while one is under way."""
+
+    def __init__(self, app: str) -> None:
+        super().__init__(
+            f"the app '{app}' runs already, in another thread. Wait for what it computes with app.await_epoch(EPOCH), "
+            "or end that run with app.stop() first."
+        )
+
+
 class SourceClosed(SlipstreamError):
     def __init__(self, source: str) -> None:
         super().__init__(

@@ -53,12 +53,14 @@ def write_rejects(
 def begin_rejects(
     root: Path, incarnation: int, rejects: Mapping[str, Rejects], known: Collection[str], epoch: int
 ) -> None:
-    """Have nothing, up to an epoch, in the traces of sources that had none so far. known: the sources that had one."""
+    """Have nothing, up to an epoch, in the traces of sources that had none so far, and have that on disk: whoever
+    flushes behind the computation takes these epochs for flushed already. known: the sources that had one.
+    """
     for name, each in rejects.items() if epoch else ():
         if name not in known and not list_layers(root / each.trace):
             make_folders(root / each.trace, root)
             nothing = LayerName(incarnation, 1, epoch, 0, PLACES, "flat")
-            write_layer(root / each.trace, nothing, layer_schema(each.schema), ())
+            write_layer(root / each.trace, nothing, layer_schema(each.schema), (), flushed=True)
 
 
 def writer_in(root: Path, incarnation: int) -> Callable[[str], TraceWriter]:
