@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import inspect
 import keyword
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import FunctionType
 from typing import Literal
 
 from pyspark.sql import DataFrame
-from pyspark.sql.types import StructType
 
 from slipstream.core.errors import BadName, NameTaken, NoFrame, UnknownInput, ViewCycle
+from slipstream.plan.functions import digest
 from slipstream.sources import Source
 
 Query = Callable[..., DataFrame]
@@ -94,14 +95,23 @@ def check_complete(waiting: Iterable[ViewDefinition], known: Iterable[str]) -> N
 
 
 def given_as(source: Source, *more: object) -> tuple[object, ...]:
-    """What a source was given before it had a place in an app: two that were given the same are one."""
-    told = {name: value for name, value in vars(source).items() if _is_plain(value)}
-    return type(source), repr(sorted(told.items())), *more
+    """What a source was given when it was made: two that were given the same are one. Functions and classes are the
+    same if their code is, frames if they mean the same.
+    """
+    arguments, options = source.given
+    return type(source).__qualname__, digest(type(source)), _told(arguments), _told(options), *more
 
 
-def _is_plain(value: object) -> bool:
-    if isinstance(value, dict):
-        return all(map(_is_plain, value.values()))
-    if isinstance(value, list | tuple):
-        return all(map(_is_plain, value))
-    return value is None or isinstance(value, str | int | float | Path | StructType)
+def _told(value: object) -> object:
+    match value:
+        case Mapping():
+            return sorted((name, _told(each)) for name, each in value.items())
+        case list() | tuple():
+            return [_told(each) for each in value]
+        case Path():
+            return str(value)
+        case FunctionType() | type():
+            return digest(value)
+        case DataFrame():
+            return value.semanticHash()
+    return value

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
+from dataclasses import dataclass
 from typing import Protocol
 
 
@@ -32,8 +33,9 @@ class Clock(Protocol):
         ...
 
 
+@dataclass(frozen=True)
 class SystemClock:
-    """The clock of the machine."""
+    """The clock of the machine; there is one."""
 
     def now(self) -> float:
         return time.time()

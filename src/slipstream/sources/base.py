@@ -39,7 +39,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
@@ -169,6 +169,14 @@ class Source(ABC):
     """The folder that input arrives in, if it is one of this machine."""
     order_types: tuple[DataType, ...] = ()
     """Types of the order columns that a frame has in the mode keyed: long or string."""
+
+    given: tuple[tuple[object, ...], dict[str, object]]
+    """What it was made with, by place and by name: what another one must have been given to be the same."""
+
+    def __new__(cls, *arguments: object, **options: object) -> Self:
+        source = super().__new__(cls)
+        source.given = arguments, options
+        return source
 
     def __init__(
         self,
