@@ -1,5 +1,6 @@
 """Runs the benchmarks, all of them unless some are named:
-`python -m benchmarks [NAME ...] [--quick] [--tpch SCALE] [--beside CHECKOUT] [--out FILE] [--plots FOLDER]`
+`python -m benchmarks [NAME ...] [--quick] [--tpch SCALE] [--tpcds SCALE] [--beside CHECKOUT] [--out FILE]
+[--plots FOLDER]`
 
 A target that is missed is a finding, not a failure: the exit code is 1 only when a benchmark could not be
 carried out.
@@ -25,6 +26,8 @@ def main(arguments: list[str]) -> int:
     scale = QUICK if options.quick else FULL
     if options.tpch is not None:
         scale = replace(scale, tpch=options.tpch)
+    if options.tpcds is not None:
+        scale = replace(scale, tpcds=options.tpcds)
     if options.beside is not None:
         scale = replace(scale, beside=str(options.beside))
     findings: list[Finding] = []
@@ -54,6 +57,7 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "--tpch", type=float, metavar="SCALE", help="TPC-H's scale factor; default: 1, quick 0.01"
     )
+    parser.add_argument("--tpcds", type=float, metavar="SCALE", help="the same of TPC-DS")
     parser.add_argument(
         "--beside",
         type=Path,

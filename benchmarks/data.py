@@ -106,21 +106,27 @@ def _write(folder: Path, number: int, lines: Iterable[str]) -> None:
 
 @dataclass(frozen=True)
 class Feed:
-    """Moves a dataset's files into `landing/<source>`; `renamed` remembers when each timed file arrived."""
+    """Moves a dataset's files into `landing/<source>`, those of `only` these sources if there are any; `renamed`
+    remembers when each timed file arrived.
+    """
 
     dataset: Path
     landing: Path
     renamed: dict[str, float] = field(default_factory=dict)
+    only: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for source in {path.parent.name for path in self.dataset.glob("*/*/*")}:
+        for source in self.only or {path.parent.name for path in self.dataset.glob("*/*/*")}:
             (self.landing / source).mkdir(parents=True)
 
     def files(self, phase: Phase) -> list[list[Path]]:
         """The phase's files; those that belong to one batch together."""
-        folder = self.dataset / phase
-        numbers = sorted({path.name for path in folder.glob("*/*")})
-        return [sorted(folder.glob(f"*/{number}")) for number in numbers]
+        files = [each for each in (self.dataset / phase).glob("*/*") if self._takes(each)]
+        numbers = sorted({path.name for path in files})
+        return [sorted(path for path in files if path.name == number) for number in numbers]
+
+    def _takes(self, file: Path) -> bool:
+        return not self.only or file.parent.name in self.only
 
     def drop(self, files: Iterable[Path]) -> None:
         for path in files:

@@ -12,7 +12,7 @@ from statistics import quantiles
 from typing import Literal
 
 Engine = Literal["slipstream", "rocksdb", "default", "batch"]
-Query = Literal["totals", "revenue", "floor", "tpch", "words", "views"]
+Query = Literal["totals", "revenue", "floor", "tpch", "tpcds", "words", "views"]
 Restart = Literal["cold", "standby"]
 
 ENGINE_NAMES: dict[Engine, str] = {
@@ -31,10 +31,10 @@ class Job:
     feeds the timed files one by one, so many seconds apart; None puts them all there at the start. `delay` is what
     every operation of the storage that keeps things safe (a replica, a checkpoint) takes longer, in seconds; None is no
     replica, and a checkpoint on the plain local disk. `restart` kills the engine before the timed files come and
-    measures how long it takes until they show. `number` and `scale` say which of TPC-H's queries it is, and over how
-    much data, or how many views there are; `window` how many seconds the windows are long in which words are counted.
-    `attempt` tells measurements apart that are made several times. `checkout` is a folder with another version of
-    Slipstream, which is measured in place of this one.
+    measures how long it takes until they show. `number` and `scale` say which of TPC-H's queries it is, or the first of
+    a pack of TPC-DS's, and over how much data, or how many views there are; `window` how many seconds the windows are
+    long in which words are counted. `attempt` tells measurements apart that are made several times. `checkout` is a
+    folder with another version of Slipstream, which is measured in place of this one.
     """
 
     engine: Engine
@@ -75,7 +75,8 @@ class Measured:
 
     `batches` are the seconds of each batch; `visible`, in a paced feed, the seconds from each file's rename
     to its result; `steps` the median seconds of each step of an epoch; `memory` the peak bytes by kind of
-    process, where it was sampled; `answer` a digest of the result, where it is compared.
+    process, where it was sampled; `answer` a digest of the result, where it is compared, or `answers` those of several
+    queries by their numbers, of which `steps` then has the median seconds.
     """
 
     rows: int
@@ -85,6 +86,7 @@ class Measured:
     steps: dict[str, float] = field(default_factory=dict)
     memory: dict[str, int] = field(default_factory=dict)
     answer: str = ""
+    answers: dict[str, str] = field(default_factory=dict)
 
     @property
     def rate(self) -> float:

@@ -18,14 +18,13 @@ def measure(job: Job, dataset: Path, folder: Path) -> Measured:
         from benchmarks import recovery
 
         return recovery.measure(job, Feed(dataset, folder / "landing"), folder)
-    if job.query == "tpch":
-        from benchmarks import tpch
+    if job.query in ("tpch", "tpcds"):
+        from benchmarks import tpcds, tpch
 
-        return (
-            tpch.measure_batch(job, dataset)
-            if job.engine == "batch"
-            else tpch.measure_kept(job, dataset, folder)
-        )
+        batch = job.engine == "batch"
+        if job.query == "tpch":
+            return tpch.measure_batch(job, dataset) if batch else tpch.measure_kept(job, dataset, folder)
+        return tpcds.measure_batch(job, dataset) if batch else tpcds.measure_kept(job, dataset, folder)
     if job.engine != "slipstream":
         from benchmarks import structured
 

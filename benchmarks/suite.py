@@ -14,11 +14,13 @@ from typing import Any, Literal
 
 from benchmarks.age import age
 from benchmarks.data import KEYS, Sizes, make_pieces, make_shop, make_totals, warmed
+from benchmarks.decision import compared
 from benchmarks.durability import recovery, safety, stage_backlog, stall, storage
 from benchmarks.job import Engine, Job, Measured, percentile
 from benchmarks.lab import Lab, SideError, WrongAnswer
 from benchmarks.report import Finding, Target
-from benchmarks.tpch import compare, make_tpch
+from benchmarks.tpcds import PACK, make_tpcds
+from benchmarks.tpch import make_tpch
 from benchmarks.words import make_words
 from slipstream.testing.tpch import NUMBERS
 
@@ -58,6 +60,9 @@ class Scale:
     windows: tuple[int, int] = (30, 3_600)
     views: tuple[int, int] = (1, 10)
     tpch: float = 1.0
+    tpcds: float = 1.0
+    tpcds_warm_up: int = 20
+    tpcds_packs: Sequence[int] = tuple(range(1, 100, PACK))
     tpch_files: int = 7
     beside: str = ""
     rounds: int = 3
@@ -88,6 +93,9 @@ QUICK = Scale(
     word_files=4,
     windows=(30, 300),
     tpch=0.01,
+    tpcds=0.01,
+    tpcds_warm_up=2,
+    tpcds_packs=(1,),
     tpch_files=3,
     rounds=1,
 )
@@ -304,7 +312,30 @@ def tpch(lab: Lab, scale: Scale) -> list[Finding]:
             lab.failures[f"tpch, query {number}"] = str(failure)
             continue
         kept[number], batch[number] = mine, theirs
-    return compare(kept, batch)
+    pairs = {
+        number: (percentile(kept[number].batches, 50), percentile(batch[number].batches, 50))
+        for number in kept
+    }
+    return compared("tpch", pairs, each=2.5, mean=8) if pairs else []
+
+
+def tpcds(lab: Lab, scale: Scale) -> list[Finding]:
+    """The same for the queries of TPC-DS."""
+    name = f"tpcds-{scale.tpcds:g}"
+    dataset = lab.stage(
+        name, lambda folder: make_tpcds(folder, scale.tpcds, scale.tpcds_warm_up, scale.tpch_files)
+    )
+    pairs: dict[int, tuple[float, float]] = {}
+    for first in scale.tpcds_packs:
+        job = Job("slipstream", "tpcds", dataset, number=first, scale=scale.tpcds)
+        mine, theirs = lab.measure(job), lab.measure(replace(job, engine="batch"))
+        for number, answer in mine.answers.items():
+            if answer != theirs.answers[number]:
+                wrong = WrongAnswer(job, answer, theirs.answers[number])
+                lab.failures[f"tpcds, query {number}"] = str(wrong)
+            else:
+                pairs[int(number)] = mine.steps[number], theirs.steps[number]
+    return compared("tpcds", pairs) if pairs else []
 
 
 def views(lab: Lab, scale: Scale) -> list[Finding]:
@@ -348,6 +379,7 @@ Name = Literal[
     "views",
     "versions",
     "tpch",
+    "tpcds",
 ]
 BENCHMARKS: dict[Name, Callable[[Lab, Scale], list[Finding]]] = {
     "backlog": backlog,
@@ -367,4 +399,5 @@ BENCHMARKS: dict[Name, Callable[[Lab, Scale], list[Finding]]] = {
     "views": views,
     "versions": versions,
     "tpch": tpch,
+    "tpcds": tpcds,
 }
