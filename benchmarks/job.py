@@ -12,7 +12,7 @@ from statistics import quantiles
 from typing import Literal
 
 Engine = Literal["slipstream", "rocksdb", "default", "batch"]
-Query = Literal["totals", "revenue", "floor", "tpch", "tpcds", "words", "views"]
+Query = Literal["totals", "revenue", "floor", "tpch", "tpcds", "words", "views", "adding", "replacing"]
 Restart = Literal["cold", "standby"]
 
 ENGINE_NAMES: dict[Engine, str] = {

@@ -156,7 +156,7 @@ def define(app: sl.App, job: Job, landing: Path) -> None:
     else:
         source("orders", ORDERS_SCHEMA)
         source("customers", CUSTOMERS_SCHEMA, key=["cid"])
-        if job.query == "views":
+        if job.query in ("views", "replacing"):
             for number, text in enumerate(VIEWS[: job.number], 1):
                 app.view(f"view{number}", text)
             return

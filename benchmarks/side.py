@@ -29,6 +29,11 @@ def measure(job: Job, dataset: Path, folder: Path) -> Measured:
         from benchmarks import structured
 
         return structured.measure(job, Feed(dataset, folder / "landing"), folder)
+    if job.query in ("adding", "replacing"):
+        from benchmarks import changing
+
+        measured = changing.measure_adding if job.query == "adding" else changing.measure_replacing
+        return measured(job, Feed(dataset, folder / "landing"), folder)
     from benchmarks import ours
 
     if job.query == "floor":

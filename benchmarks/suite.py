@@ -13,6 +13,7 @@ from statistics import median
 from typing import Any, Literal
 
 from benchmarks.age import age
+from benchmarks.changing import adding, replacing
 from benchmarks.data import KEYS, Sizes, make_pieces, make_shop, make_totals, warmed
 from benchmarks.decision import compared
 from benchmarks.durability import recovery, safety, stage_backlog, stall, storage
@@ -59,6 +60,7 @@ class Scale:
     word_files: int = 12
     windows: tuple[int, int] = (30, 3_600)
     views: tuple[int, int] = (1, 10)
+    kept_rows: int = 20_000_000
     tpch: float = 1.0
     tpcds: float = 1.0
     tpcds_warm_up: int = 20
@@ -92,6 +94,7 @@ QUICK = Scale(
     word_lines=5_000,
     word_files=4,
     windows=(30, 300),
+    kept_rows=200_000,
     tpch=0.01,
     tpcds=0.01,
     tpcds_warm_up=2,
@@ -377,6 +380,8 @@ Name = Literal[
     "age",
     "windows",
     "views",
+    "adding",
+    "replacing",
     "versions",
     "tpch",
     "tpcds",
@@ -397,6 +402,8 @@ BENCHMARKS: dict[Name, Callable[[Lab, Scale], list[Finding]]] = {
     "age": age,
     "windows": windows,
     "views": views,
+    "adding": adding,
+    "replacing": replacing,
     "versions": versions,
     "tpch": tpch,
     "tpcds": tpcds,

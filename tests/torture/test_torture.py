@@ -29,6 +29,7 @@ def test_an_app_whose_processes_are_killed_is_never_wrong(tmp_path: Path, spark:
     torture = Torture(tmp_path, seed=SEED, say=said.append)
     torture.run(lambda kills: kills >= KILLS)
     assert sum(torture.kills.values()) == KILLS, said
+    assert torture.guests.compared > KILLS, said
     orders, customers = torture.inputs(computed_frontier(LocalDisk(torture.store)))
     spark.createDataFrame(orders, "oid long, cid long, amount long").createOrReplaceTempView("orders")
     spark.createDataFrame(list(customers.items()), "cid long, country string").createOrReplaceTempView(

@@ -5,7 +5,8 @@ feeds it files, and kills with SIGKILL what a seeded generator picks: the engine
 worker, the agent, the standby. After each kill it waits until another epoch is computed and compares every view, as of
 that epoch and as of the one before the kill, with the same query computed in plain Python over the input that the
 lineage log says was consumed. In the end all input must have been consumed, every file once. Now and then everything
-dies at once and the local folder is gone as well: there is a replica.
+dies at once and the local folder is gone as well: there is a replica. Meanwhile further views come, become others and
+go (`comings`), and are compared as well.
 
 Nothing of the engine has a part in the expected answer, except the record of what was consumed; and that record is
 checked against the files. A failure names the seed, the round and the victim, and keeps the folder.
@@ -37,6 +38,8 @@ from slipstream.observe import read_view
 from slipstream.store.disk import LocalDisk
 from slipstream.store.lineage import computed_frontier, read_lineage
 from slipstream.store.store import Store
+from slipstream.testing import comings
+from slipstream.testing.comings import Guests
 from slipstream.testing.oracle import assert_equal_rows
 from slipstream.trace import validate
 
@@ -77,10 +80,11 @@ AHEAD = 60  # files that may wait to be taken
 
 @dataclass(frozen=True)
 class Blow:
-    """One kill: whom, and how long after the last one was got over."""
+    """One kill: whom, and how long after the last one was got over. change: whether the app is changed before it."""
 
     victim: Victim
     after: float
+    change: bool
 
 
 def blows(seed: int) -> Iterator[Blow]:
@@ -91,7 +95,8 @@ def blows(seed: int) -> Iterator[Blow]:
     while True:
         dice.shuffle(deck)
         for victim in deck:
-            yield Blow(victim, dice.uniform(0.0, 1.0))
+            change = dice.random() < 0.6
+            yield Blow(victim, dice.uniform(0.0, 3.0 if change else 1.0), change)
 
 
 def expected(orders: list[dict[str, Any]], customers: dict[int, str]) -> dict[str, list[Row]]:
@@ -177,7 +182,8 @@ class Torture:
         self.kills: dict[str, int] = {}
         self._oldest = 1
         replica = (folder / "replica").absolute().as_uri()
-        (folder / "torture.py").write_text(APP.format(replica=replica, views=VIEWS))
+        (folder / "torture.py").write_text(APP.format(replica=replica, views=VIEWS) + comings.APP)
+        self.guests = Guests(folder, random.Random(seed + 1))
         self._feed = Feed(folder, random.Random(seed), lambda: len(self._consumed(self._frontier())))
         self._output = (folder / "output.log").open("w")
         self._supervisor = self._start()
@@ -189,7 +195,10 @@ class Torture:
             for number, blow in enumerate(blows(self.seed), 1):
                 if enough(sum(self.kills.values())):
                     break
+                changed = self.guests.change() if blow.change else ""
                 time.sleep(blow.after)
+                if changed:
+                    self._say(f"before kill {number}: {changed}")
                 if blow.victim == "store":
                     self._lose_store(number)
                 else:
@@ -266,6 +275,7 @@ class Torture:
         self._feed.stop()
         files = {path.name for source in ("orders", "customers") for path in (self.folder / source).iterdir()}
         self._until(lambda: len(self._consumed(self._frontier())) == len(files), "all the input")
+        self._until(lambda: self.guests.there(self.store, self._frontier()), "the views that are wanted")
         self._supervisor.send_signal(signal.SIGTERM)
         code = self._supervisor.wait(PATIENCE)
         if code != 0:
@@ -273,9 +283,12 @@ class Torture:
         last = self._frontier()
         for epoch in sorted({*range(self._oldest, last, max(1, last // 20)), last}):
             self.check(epoch)
-        for trace in Store.existing(self.store).traces():
+        for trace in Store.existing(self.store).catalog().traces():
             validate(self.store / trace, last)
-        self._say(f"{last} epochs, {len(files)} files, kills {self.kills}: equal to the end")
+        changes = (
+            f"{len(self.guests.versions)} views came or became others, compared {self.guests.compared} times"
+        )
+        self._say(f"{last} epochs, {len(files)} files, kills {self.kills}; {changes}: equal to the end")
 
     def _frontier(self) -> int:
         try:
@@ -285,9 +298,11 @@ class Torture:
 
     def check(self, epoch: int) -> None:
         """Compare every view as of an epoch with what the consumed input says."""
-        wanted = expected(*self.inputs(epoch))
+        orders, customers = self.inputs(epoch)
+        wanted = expected(orders, customers)
         for view in VIEWS:
             assert_equal_rows(self._rows(view, epoch), wanted[view], f"view '{view}' as of epoch {epoch}")
+        self.guests.check(self.store, epoch, orders, customers)
 
     def inputs(self, epoch: int) -> tuple[list[dict[str, Any]], dict[int, str]]:
         """All orders, and the customers as they are, after the files that epochs up to this one consumed."""

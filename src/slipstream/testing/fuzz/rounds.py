@@ -6,6 +6,7 @@ again alone, with those that it reads, over the same changes: a seed gives the s
 
 The seed also says under which settings of the session a round is played (ANSI mode, time zone, case of names), and
 whether rows are taken away a step before they come. Then views are compared as of the steps at which nothing is owed.
+In some rounds the app is changed between steps: views come, are replaced, computed anew and dropped.
 
 A query that Slipstream refuses (`CannotMaintain`) is counted, and so is one that Spark refuses. A query that fails
 in batch Spark and fails here too is as it should be.
@@ -18,8 +19,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from random import Random
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -88,39 +91,91 @@ def tuned(spark: SparkSession, compiled: bool) -> SparkSession:
     return session
 
 
+@dataclass
+class Pack:
+    """The views of a round. since: of each the step after which it came to be what it is."""
+
+    app: App
+    random: Random
+    seed: int
+    tally: Tally
+    queries: dict[str, Query] = field(default_factory=dict)
+    since: dict[str, int] = field(default_factory=dict)
+    numbers: Iterator[int] = field(default_factory=count)
+
+    def declare(self, views: int) -> None:
+        """Further views, which may read those that there are."""
+        for _ in range(views):
+            self._declare(f"v{next(self.numbers)}", self.queries)
+
+    def change(self) -> None:
+        """Make the app another, once or a few times. What another view reads stays."""
+        for _ in range(self.random.randrange(1, 4)):
+            read = {name for query in self.queries.values() for name in _relations(query)}
+            free = [name for name in self.queries if name not in read]
+            verb = self.random.choice(["come", "replace", "rebuild", "drop"])
+            if verb == "come" or len(free) < 2:
+                self.declare(1)
+                continue
+            name = self.random.choice(free)
+            if verb == "replace":
+                others = {each: query for each, query in self.queries.items() if each != name}
+                self._declare(name, others, replace=True)
+            elif verb == "rebuild":
+                self.app.rebuild(name)
+                self.since[name] = self.app.epoch
+            else:
+                self.app.drop(name)
+                del self.queries[name]
+
+    def _declare(self, name: str, others: Mapping[str, Query], *, replace: bool = False) -> None:
+        query = Generator(self.random, dict(others), lenient=_is_lenient(self.seed)).query()
+        try:
+            self.app.view(name, query.sql(), replace=replace)
+        except CannotMaintain as refusal:
+            self.tally.refused[refusal.why] += 1
+        except AnalysisException:
+            self.tally.invalid += 1
+        except Exception as trouble:
+            self.tally.failures.append(Failure(self.seed, query, trouble, _read_by(query, others)))
+        else:
+            self.queries[name], self.since[name] = query, self.app.epoch
+
+
 def play(spark: SparkSession, folder: Path, seed: int, views: int) -> Tally:
     """One round."""
     tally = Tally()
-    random = Random(f"{seed}/queries")
-    queries: dict[str, Query] = {}
+    wrong: dict[str, Trouble] = {}
     with _app(spark, folder / "pack", seed) as app:
         script = _declared_sources(app)
-        for number in range(views):
-            query = Generator(random, queries, lenient=_is_lenient(seed)).query()
-            try:
-                app.view(f"v{number}", query.sql())
-            except CannotMaintain as refusal:
-                tally.refused[refusal.why] += 1
-            except AnalysisException:
-                tally.invalid += 1
-            except Exception as trouble:
-                tally.failures.append(Failure(seed, query, trouble, _read_by(query, queries)))
-            else:
-                queries[f"v{number}"] = query
+        pack = Pack(app, Random(f"{seed}/queries"), seed, tally)
+        pack.declare(views)
+
+        def between() -> None:
+            if _is_changing(seed):
+                found = _compared(script, pack.queries, pack.since)
+                tally.failures.extend(_failure(seed, pack.queries, each) for each in found.items())
+                script.steps.clear()
+                pack.change()
+
         try:
-            _take_steps(script, seed)
+            _take_steps(script, seed, between)
         except Exception as trouble:
-            wrong = dict(_alone(spark, folder, seed, queries))
+            wrong = dict(_alone(spark, folder, seed, pack.queries))
             if not wrong:
                 trouble.add_note(f"seed {seed}: the views fail together, and none of them alone")
                 raise
         else:
-            wrong = _compared(script, queries)
-    tally.kept = len(queries) - len(wrong)
-    for name, found in wrong.items():
-        tally.failures.append(Failure(seed, queries[name], found, _read_by(queries[name], queries)))
+            wrong = _compared(script, pack.queries, pack.since)
+    tally.failures.extend(_failure(seed, pack.queries, each) for each in wrong.items())
+    tally.kept = len(pack.queries) - len(wrong)
     shutil.rmtree(folder, ignore_errors=True)
     return tally
+
+
+def _failure(seed: int, queries: Mapping[str, Query], found: tuple[str, Trouble]) -> Failure:
+    name, trouble = found
+    return Failure(seed, queries[name], trouble, _read_by(queries[name], queries))
 
 
 def shrink(spark: SparkSession, folder: Path, failure: Failure) -> Failure:
@@ -177,6 +232,11 @@ def _is_lenient(seed: int) -> bool:
     return seed % 3 == 2
 
 
+def _is_changing(seed: int) -> bool:
+    """Whether the views of a round come and go."""
+    return seed % 5 in (1, 3)
+
+
 @contextmanager
 def _app(spark: SparkSession, folder: Path, seed: int) -> Iterator[App]:
     """Shards, the length of hashes, partial aggregation, what one task computes and settings of the session go with the
@@ -208,7 +268,7 @@ def _declared_sources(app: App) -> Script:
     return Script(app, sources)
 
 
-def _take_steps(script: Script, seed: int) -> None:
+def _take_steps(script: Script, seed: int, between: Callable[[], None] = lambda: None) -> None:
     random, debts, sources = Random(f"{seed}/rows"), Debts(), dict(script.sources)
     for step in range(STEPS):
         debts.pay()
@@ -222,14 +282,20 @@ def _take_steps(script: Script, seed: int) -> None:
         epoch = script.step(alter)
         if debts.some:
             del script.steps[epoch]
+        if step < STEPS - 1:
+            between()
 
 
-def _compared(script: Script, queries: Mapping[str, Query]) -> dict[str, Trouble]:
-    """Views that at some step do not have what batch Spark makes of the same tables."""
+def _compared(
+    script: Script, queries: Mapping[str, Query], since: Mapping[str, int] = MappingProxyType({})
+) -> dict[str, Trouble]:
+    """Views that at some step, of those since which they are what they are, do not have what batch Spark makes of the
+    same tables.
+    """
     wrong: dict[str, Trouble] = {}
     for epoch, held in script.steps.items():
         inputs = _frames(script, held)
-        for name in [name for name in queries if name not in wrong]:
+        for name in [name for name in queries if name not in wrong and epoch > since.get(name, 0)]:
             inexact = any(function in queries[name].sql() for function in INEXACT)
             kept = kept_table(script.app, name, epoch)
             got = _folded(queries[name], zip(*(_plain(column) for column in kept.columns), strict=True))
