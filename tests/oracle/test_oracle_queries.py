@@ -81,6 +81,9 @@ JOINS = {
     "with_map": "SELECT m, b.v FROM (SELECT map(k, l) m, l FROM a WHERE k IS NOT NULL) LEFT JOIN b ON l < b.v",
     "correlated_single": "SELECT id, (SELECT v FROM c WHERE c.k = a.k) x FROM a",
     "if_any": "SELECT id FROM a LEFT SEMI JOIN c",
+    "guarded_left": "SELECT a.id, b.v FROM a LEFT JOIN b ON a.l = 0 OR 10 DIV a.l = b.v",
+    "guarded_anti": "SELECT id, l FROM a LEFT ANTI JOIN b ON a.l = 0 OR 10 DIV a.l > b.v",
+    "guarded_exists": "SELECT id FROM a WHERE NOT EXISTS (SELECT 1 FROM b WHERE a.l = 0 OR 10 DIV a.l = b.v)",
     "if_none": "SELECT id FROM a LEFT ANTI JOIN c",
     "if_any_of_some": "SELECT id FROM a LEFT SEMI JOIN (SELECT * FROM c LIMIT 3) ON a.l > 1",
     "with_structs": "SELECT a.id, p.s FROM a JOIN VALUES ('x', struct(1 AS i)), ('y', struct(2 AS i)) AS p(k, s) "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pandas as pd
@@ -14,6 +14,7 @@ from pyspark.sql.pandas.functions import pandas_udf
 
 import slipstream as sl
 from slipstream.core.errors import (
+    AsksForRows,
     BadDuration,
     BadViewOption,
     BadWatermark,
@@ -65,6 +66,8 @@ REFUSED = {
         "the column 'make_ym_interval(0, ",
         NO_PLACE,
     ),
+    "void": ("SELECT k, NULL AS n FROM t", "the column 'n' of type VOID:", NO_PLACE),
+    "void_in_array": ("SELECT k, array() AS n FROM t", "the column 'n' of type ARRAY<VOID>:", NO_PLACE),
     "interval": ("SELECT k, make_interval(0, int(v)) i FROM t", "the column 'i' of type INTERVAL:", NO_PLACE),
     "variant": ("SELECT k, array(parse_json(k)) j FROM t", "the column 'j' of type ARRAY<VARIANT>", NO_PLACE),
     "field_twice": (
@@ -255,3 +258,18 @@ def test_watermarks_are_marked_only_while_a_view_is_written(app: sl.App) -> None
     marked = app.view("marked", lambda timed: timed.withWatermark("ts", "1 hour"))
     assert marked is not None
     assert marked.schema["ts"].metadata["slipstream.watermark"] == "marked.ts"
+
+
+ASKING: dict[str, Callable[[DataFrame], DataFrame]] = {
+    "pivot": lambda t: t.groupBy("k").pivot("v").count(),
+    "crosstab": lambda t: t.crosstab("k", "v"),
+    "transpose": lambda t: t.groupBy("k").count().transpose(),
+    "collect": lambda t: t.where(F.col("v") > t.agg(F.max("v").alias("m")).collect()[0].m),
+}
+
+
+@pytest.mark.parametrize("what", ASKING)
+def test_a_function_that_asks_for_rows_while_it_is_declared_is_refused(app: sl.App, what: str) -> None:
+    said = rf"The function of the view 'asks_{what}' asks for rows.*Name the values"
+    with pytest.raises(AsksForRows, match=said):
+        app.view(f"asks_{what}", lambda t: ASKING[what](t))

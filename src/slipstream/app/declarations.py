@@ -9,7 +9,7 @@ directly or not, is analysed anew, and if one of them cannot be, nothing is chan
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from pyspark.sql import DataFrame, SparkSession
@@ -17,7 +17,7 @@ from pyspark.sql.types import StructType
 
 from slipstream.app.declared import StandIn
 from slipstream.app.definitions import Names, ViewDefinition, check_complete
-from slipstream.core.errors import NameTaken, StillRead, UnknownView, ViewCycle
+from slipstream.core.errors import AsksForRows, NameTaken, StillRead, UnknownView, ViewCycle
 from slipstream.plan import (
     Catalyst,
     check_deterministic,
@@ -31,6 +31,8 @@ from slipstream.plan import (
     means_the_same,
 )
 from slipstream.sources import Source
+
+NO_ROWS = "slipstream: what stands for a source or a view has no rows"
 
 
 @dataclass(frozen=True)
@@ -167,9 +169,12 @@ class Declarations:
 
     def _define(self, name: str, schema: StructType) -> DataFrame:
         kind = "source" if name in self.sources else "view"
-        self.placeholders[name] = StandIn(name, kind, self.catalyst.placeholder(schema))
+        self.placeholders[name] = self._stand_in(name, kind, schema)
         self._analyse_ready()
         return self.placeholders[name]
+
+    def _stand_in(self, name: str, kind: str, schema: StructType) -> DataFrame:
+        return StandIn(name, kind, self.catalyst.stand_in(schema, NO_ROWS))
 
     def _analyse_ready(self) -> None:
         """Analyse every waiting view whose inputs are all known; each may be what another waits for."""
@@ -189,7 +194,7 @@ class Declarations:
     def _analysed(self, view: ViewDefinition, placeholders: dict[str, DataFrame]) -> _Analysed:
         catalyst = self.catalyst
         with keeping_watermarks(catalyst, view.name):
-            frame = view.frame(placeholders[name] for name in view.inputs)
+            frame = _made(view, placeholders)
         check_deterministic(catalyst, view.name, catalyst.analysed(frame))
         known = {catalyst.leaf_of(each) for each in placeholders.values()}
         plan = maintainable(catalyst, frame)
@@ -248,7 +253,7 @@ class Declarations:
             else:
                 continue
             if name not in fresh and _columns(self.placeholders[name]) != _columns(each.frame):
-                fresh[name] = StandIn(name, "view", self.catalyst.placeholder(each.frame.schema))
+                fresh[name] = self._stand_in(name, "view", each.frame.schema)
         return fresh, analysed
 
     def _check_circle(self, definition: ViewDefinition) -> None:
@@ -287,6 +292,16 @@ class Declarations:
             replacing=set(self.replacing),
             kept=dict(self.kept),
         )
+
+
+def _made(view: ViewDefinition, placeholders: Mapping[str, DataFrame]) -> DataFrame:
+    """What a view's function makes of what stands for its inputs."""
+    try:
+        return view.frame(placeholders[name] for name in view.inputs)
+    except Exception as error:
+        if NO_ROWS in str(error):
+            raise AsksForRows(view.name) from None
+        raise
 
 
 def _as_it_is(rows: DataFrame) -> DataFrame:

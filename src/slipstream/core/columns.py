@@ -17,6 +17,7 @@ from pyspark.sql.types import (
     CharType,
     DataType,
     MapType,
+    NullType,
     StructType,
     VarcharType,
     VariantType,
@@ -29,6 +30,7 @@ DIFF, DELETE, BAD, ORDER = (f"{INTERNAL}{each}" for each in ("diff", "delete", "
 INSTEAD: dict[type[DataType], str] = {
     YearMonthIntervalType: "keep the number of months: cast(cast({0} AS INTERVAL MONTH) AS INT)",
     CalendarIntervalType: "use an interval of days and shorter units (make_dt_interval), or keep its parts as numbers",
+    NullType: "say of which type the NULLs are: cast({0} AS INT)",
     VariantType: "keep its text, to_json({0}), or what is needed of it, variant_get({0}, '$.name', 'string')",
 }
 """Types that rows cannot be kept in, and what to do with a column of such a type."""

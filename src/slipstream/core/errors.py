@@ -950,6 +950,17 @@ class Placeholder(SlipstreamError):
         )
 
 
+class AsksForRows(SlipstreamError):
+    """A view's function runs a job over what stands for its inputs."""
+
+    def __init__(self, view: str) -> None:
+        super().__init__(
+            f"The function of the view '{view}' asks for rows while the view is declared, when there are none: "
+            ".pivot() without values, .crosstab(), .transpose(), .collect() and the like do. Name the values that "
+            f"become columns, .pivot('c', ['x', 'y']), or compute this where the view is read: app.read('{view}')."
+        )
+
+
 class NotOfTheFormat(SlipstreamError):
     """A file is not of the format that its source declares."""
 

@@ -30,3 +30,21 @@ INNER = ("Inner", "Cross")
 """Types of joins that give pairs and nothing else."""
 
 EQUALITIES = {"EqualTo", "EqualNullSafe"}
+
+TOTAL = {
+    *(
+        "AttributeReference",
+        "Literal",
+        "And",
+        "Or",
+        "Not",
+        "IsNull",
+        "IsNotNull",
+        "IsNaN",
+        "Coalesce",
+        "In",
+        "InSet",
+    ),
+    *("LessThan", "LessThanOrEqual", "GreaterThan", "GreaterThanOrEqual", "GetStructField"),
+} | EQUALITIES
+"""Expressions that have a value for every row: they cannot fail."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import DataType, StructField, StructType
 
@@ -20,6 +21,13 @@ class Plans(Expressions):
     def placeholder(self, schema: StructType) -> DataFrame:
         """A relation with this schema that the optimiser does not know to be empty."""
         return self.spark.createDataFrame(self.spark.sparkContext.emptyRDD(), schema)
+
+    def stand_in(self, schema: StructType, why: str) -> DataFrame:
+        """A placeholder that a user's function is given: a job that asks it for rows fails, and says why."""
+        failing = self.spark.range(1).select(F.raise_error(F.lit(why)))
+        rows = failing._jdf.queryExecution().toRdd()
+        said = self._jvm.org.apache.spark.sql.types.DataType.fromJson(schema.json())
+        return DataFrame(self._jsession.internalCreateDataFrame(rows, said, False), self.spark)
 
     def frame(self, plan: Node) -> DataFrame:
         """A plan that is complete, as a frame to run. Analysing it again would give new ids to attributes

@@ -16,6 +16,7 @@ from slipstream.core.types import kept_type
 from slipstream.plan.catalyst.handles import Expr, Node, Type
 from slipstream.plan.catalyst.jvm import InJvm
 from slipstream.plan.functions import load
+from slipstream.plan.kinds import TOTAL
 
 Tree = TypeVar("Tree", Node, Expr)
 
@@ -246,6 +247,17 @@ class Reading(InJvm):
 
     def deterministic(self, expr: Expr) -> bool:
         return bool(expr.java.deterministic())
+
+    def fallible(self, expr: Expr) -> list[Expr]:
+        """The parts of an expression that may fail on a row, each the largest that is such a part."""
+        if not (expr.kind in TOTAL or (expr.kind == "Cast" and self._widens(expr))):
+            return [expr]
+        return [part for child in self.children(expr) for part in self.fallible(child)]
+
+    def _widens(self, cast: Expr) -> bool:
+        """Whether a cast keeps every value."""
+        java = cast.java
+        return bool(self._object("Cast").canUpCast(java.child().dataType(), java.dataType()))
 
     def udf_deterministic(self, udf: Expr) -> bool:
         """Whether a user's function was declared to be so."""

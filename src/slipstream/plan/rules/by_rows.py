@@ -8,7 +8,8 @@ With M, the distinct rows of A that match some row of B:
 so that only the pairs are computed from whole inputs, never the rest. For M it does not matter how often a row
 matches, so the condition may be taken apart at its ORs, and each part joined in its own way. That is what makes
 `NOT IN` cheap, whose condition Spark writes as `a = b OR isnull(a = b)`: rows that are equal (by equality), all
-rows if any b is NULL, and rows with a NULL if there is any b at all.
+rows if any b is NULL, and rows with a NULL if there is any b at all. An OR of which a
+part may fail on a row is left whole: in `n = 0 OR 10 / n = b` the first part keeps the second from being asked.
 
 A, B and the pairs are read several times, so relations stand for them in the plan that is put together
 (`Query.stand_in`).
@@ -116,10 +117,23 @@ def _distinct(catalyst: Catalyst, side: Node, matched: Node) -> tuple[Node, Expr
 def _alternatives(catalyst: Catalyst, condition: Expr | None) -> list[list[Expr]]:
     """A condition as the alternatives that an OR leaves, each a list of conjuncts; itself if these are many."""
     whole = catalyst.split_and(condition)
-    choices = [[one for part in catalyst.split_or(each) for one in _causes(catalyst, part)] for each in whole]
+    parts = [_parts(catalyst, each) for each in whole]
+    choices = [[one for part in each for one in _causes(catalyst, part)] for each in parts]
     if prod(map(len, choices)) > _MOST_PARTS:
         return [whole]
     return [list(chosen) for chosen in product(*choices)]
+
+
+def _parts(catalyst: Catalyst, condition: Expr) -> list[Expr]:
+    """What an OR is of, if it may be taken apart: no part fails where another would have kept it from being asked. The
+    first is always asked.
+    """
+    first, *others = parts = catalyst.split_or(condition)
+    asked = catalyst.fallible(first)
+    failing = (each for other in others for each in catalyst.fallible(other))
+    return (
+        parts if all(any(catalyst.same(each, known) for known in asked) for each in failing) else [condition]
+    )
 
 
 def _causes(catalyst: Catalyst, part: Expr) -> list[Expr]:
