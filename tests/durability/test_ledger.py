@@ -16,7 +16,7 @@ from slipstream.core.settings import Durability, Exposure
 from slipstream.durability.board import Progress, Replication, Word
 from slipstream.durability.ledger import StoreLedger, Upkeep
 from slipstream.epoch import Ledger
-from slipstream.store.disk import LocalDisk
+from slipstream.store.disk import LocalDisk, unchecked
 from slipstream.store.history import History, history_of
 from slipstream.store.layers import LocalLayers, combined
 from slipstream.store.layout import lineage_log
@@ -77,10 +77,12 @@ class Disk(LocalDisk):
         if self.failure is not None:
             raise self.failure
 
-    def replace(self, name: str, body: bytes, *, flushed: bool) -> None:
+    def replace(
+        self, name: str, body: bytes, *, flushed: bool, check: Callable[[], None] = unchecked
+    ) -> None:
         if self.failure is not None:
             raise self.failure
-        super().replace(name, body, flushed=flushed)
+        super().replace(name, body, flushed=flushed, check=check)
 
 
 class Kept:

@@ -32,7 +32,7 @@ from slipstream.durability.board import Progress, Replication, Word
 from slipstream.durability.ledger import StoreLedger, Upkeep
 from slipstream.epoch import Budget, EpochReport, Given, Loop, Options, Policy, Result, Watermarks
 from slipstream.epoch.job import JobTroubled
-from slipstream.store.disk import LocalDisk
+from slipstream.store.disk import LocalDisk, unchecked
 from slipstream.store.history import History
 from slipstream.store.layers import LocalLayers, combined
 from slipstream.store.lineage import read_lineage
@@ -150,9 +150,11 @@ class Disk(LocalDisk):
         self._check()
         super().append(name, body)
 
-    def replace(self, name: str, body: bytes, *, flushed: bool) -> None:
+    def replace(
+        self, name: str, body: bytes, *, flushed: bool, check: Callable[[], None] = unchecked
+    ) -> None:
         self._check()
-        super().replace(name, body, flushed=flushed)
+        super().replace(name, body, flushed=flushed, check=check)
 
     def _check(self) -> None:
         if self.full:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -46,6 +47,30 @@ def test_an_owner_that_was_succeeded_changes_nothing(
     with pytest.raises(Superseded):
         change(owned)
     assert claim.store.disk.read("file") == b"bytes"
+
+
+@pytest.mark.parametrize("owner", OWNERS)
+def test_an_owner_that_is_succeeded_while_a_file_is_flushed_does_not_put_it_in_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: Callable[[Claim], Owned]
+) -> None:
+    """As an engine that is stopped while it flushes the catalog of a change, and woken after a takeover."""
+    store = Store.at(tmp_path / "store")
+    claim = claim_store(store, "shop")
+    claim.write_identity(IDENTITY)
+    store.disk.create("file", b"bytes")
+    owned, claims = owner(claim), [claim]
+
+    def flushed(_: int) -> None:
+        monkeypatch.undo()
+        claims.append(claim_store(store, "shop", takeover=True))
+
+    monkeypatch.setattr("os.fsync", flushed)
+    with pytest.raises(Superseded):
+        owned.replace("file", b"other", flushed=True)
+    assert store.disk.read("file") == b"bytes"
+    assert not [name for name in store.disk.list("") if name.endswith(".tmp")]
+    for each in claims:
+        each.release()
 
 
 @pytest.mark.parametrize("change", CHANGES)

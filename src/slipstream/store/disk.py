@@ -20,7 +20,7 @@ import os
 import stat
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Protocol
@@ -87,9 +87,13 @@ class Disk(Protocol):
 class WritableDisk(Disk, Protocol):
     """What only the owner of a store may do as well: `owned` gives it to nobody else."""
 
-    def replace(self, name: str, body: bytes, *, flushed: bool) -> None: ...
+    def replace(self, name: str, body: bytes, *, flushed: bool, check: Callable[[], None] = ...) -> None: ...
     def truncate(self, name: str, size: int) -> None: ...
     def remove(self, name: str) -> None: ...
+
+
+def unchecked() -> None:
+    """Nothing that would keep a file from being replaced."""
 
 
 class LocalDisk:
@@ -147,8 +151,12 @@ class LocalDisk:
             self.flush_folder(name.rpartition("/")[0])
             return True
 
-    def replace(self, name: str, body: bytes, *, flushed: bool) -> None:
-        """Put a file in the place of another, or of none."""
+    def replace(
+        self, name: str, body: bytes, *, flushed: bool, check: Callable[[], None] = unchecked
+    ) -> None:
+        """Put a file in the place of another, or of none. check: raises if it must not be; asked when all is done that
+        takes time, right before the file is in place.
+        """
         path = self._root / name
         temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}.tmp")
         with self._named():
@@ -159,6 +167,7 @@ class LocalDisk:
                     if flushed:
                         file.flush()
                         os.fsync(file.fileno())
+                check()
                 if path.is_dir():
                     self.remove(name)
                 temporary.replace(path)

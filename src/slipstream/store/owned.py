@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
-from slipstream.store.disk import Disk, Lock, WritableDisk
+from slipstream.store.disk import Disk, Lock, WritableDisk, unchecked
 
 
 class Owned:
@@ -24,9 +24,17 @@ class Owned:
         """check: raises unless the store is still the owner's."""
         self._disk, self.check = cast(WritableDisk, disk), check
 
-    def replace(self, name: str, body: bytes, *, flushed: bool) -> None:
+    def replace(
+        self, name: str, body: bytes, *, flushed: bool, check: Callable[[], None] = unchecked
+    ) -> None:
+        """Whoever was succeeded while the new file was flushed, which may take long, does not put it in place."""
+
+        def ours() -> None:
+            self.check()
+            check()
+
         self.check()
-        self._disk.replace(name, body, flushed=flushed)
+        self._disk.replace(name, body, flushed=flushed, check=ours)
 
     def truncate(self, name: str, size: int) -> None:
         self.check()

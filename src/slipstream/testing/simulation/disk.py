@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Literal
 
 from slipstream.core.errors import StoreFull, StoreInUse, StoreReadOnly, StoreVanished
+from slipstream.store.disk import unchecked
 from slipstream.testing.simulation.scheduler import Process, Scheduler
 
 BLOCK = 64
@@ -135,7 +136,9 @@ class SimulatedDisk:
         folder.flush()
         return True
 
-    def replace(self, name: str, body: bytes, *, flushed: bool) -> None:
+    def replace(
+        self, name: str, body: bytes, *, flushed: bool, check: Callable[[], None] = unchecked
+    ) -> None:
         self._pass()
         folder, last = self._parent(name)
         self._writable()
@@ -151,6 +154,11 @@ class SimulatedDisk:
             self._pass()
             file.flushed = body
         self._pass()
+        try:
+            check()
+        except BaseException:
+            folder.put(temporary, None)
+            raise
         if isinstance(folder.entries.get(last), Folder):
             self._move_aside(folder, last)
         folder.put(last, file)
