@@ -68,7 +68,7 @@ from slipstream.durability.start import Started, start
 from slipstream.durability.timetravel import check_there, resolve_epoch
 from slipstream.epoch import EpochReport, Loop, Summary
 from slipstream.epoch.gone import shortened
-from slipstream.observe import Backlog, Frontiers, notes, read_frontiers, read_status
+from slipstream.observe import Backlog, Frontiers, notes, read_frontiers, read_status, wording
 from slipstream.observe.datasource import SlipstreamSource
 from slipstream.observe.pictures import Sample, ViewPicture, app_html, view_html
 from slipstream.observe.switching import Parts, changes_of
@@ -652,10 +652,11 @@ class App:
         status = partial(read_status, self._claim.store.root)
         return Told(self.name, state, kinds, self._error, status, self.backlog)
 
-    def _now(self, view: str) -> tuple[int, DataFrame]:
-        """A view as it is now, and as of which epoch that is."""
-        epoch = self.epoch
-        return epoch, self._load(view, epoch, in_order=True)
+    def _now(self, view: str) -> tuple[int, DataFrame, str | None]:
+        """A view as it is now, as of which epoch that is, and what is to be said of it."""
+        epoch, why = self.epoch, self._entry(view).held
+        frame = self._load(view, epoch, in_order=True)
+        return (epoch, frame, None) if why is None else (min(epoch, why.last), frame, wording.held(why))
 
     def explain(self, view: str | None = None, stats: bool = False) -> str:
         """How views are maintained: their operators, what each costs, what each keeps.
