@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 from slipstream.core.errors import EpochFailed, listed
 from slipstream.dataflow.graph import Step
-from slipstream.store.catalog import Catalog, Held, ViewEntry, owner_of
+from slipstream.store.catalog import Catalog, HeldSince, ViewEntry, owner_of
 
 FIRST, LONGEST = 5.0, 600.0
 """Seconds until a held view is tried again: at first, and at most unless a try takes long."""
@@ -37,8 +37,8 @@ class Fault:
     entry: ViewEntry | None = None
     step: Step | None = None
 
-    def held(self, last: int, tried: int) -> Held:
-        return Held(last, self.cause, self.row, self.because, tried)
+    def held(self, last: int, tried: int) -> HeldSince:
+        return HeldSince(last, self.cause, self.row, self.because, tried)
 
     def told(self, view: str) -> str:
         """In one line, what became of a view."""

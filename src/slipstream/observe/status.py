@@ -30,7 +30,7 @@ from slipstream.durability.newest import find_newest, newest_epoch
 from slipstream.epoch.machine import GOING_ON, WAITING
 from slipstream.epoch.report import percentile
 from slipstream.observe.consumed import Consumed, consumed
-from slipstream.store.catalog import Catalog, Held, SourceEntry, ViewEntry
+from slipstream.store.catalog import Catalog, HeldSince, SourceEntry, ViewEntry
 from slipstream.store.disk import trouble_of
 from slipstream.store.events import read_events
 from slipstream.store.history import History
@@ -71,7 +71,7 @@ class ViewStatus:
     to_merge: int = 0
     problem: str | None = None
     debts: int = 0
-    held: Held | None = None
+    held: HeldSince | None = None
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import Any
 
 from slipstream.observe.consumed import Consumed
 from slipstream.observe.progress import Backlog
-from slipstream.store.catalog import Held
+from slipstream.store.catalog import HeldSince
 
 JSON = Any
 _SIZES = ("B", "KB", "MB", "GB", "TB")
@@ -47,7 +47,7 @@ def span(seconds: float) -> str:
     return " ".join(parts[:2])
 
 
-def held(why: Held) -> str:
+def held(why: HeldSince) -> str:
     """Why a view is held."""
     last = f"held at epoch {why.last:,}" if why.last else "held before its first epoch"
     if why.because:

@@ -36,7 +36,7 @@ class SourceEntry:
 
 
 @dataclass(frozen=True)
-class Held:
+class HeldSince:
     """Why a view stays what it was. last: the epoch that it shows, 0 if it was never computed. cause: what it failed
     of, or another view that it reads (because). row: on which row of its input, where that is known. tried: the newest
     epoch up to which it was tried, and failed.
@@ -88,7 +88,7 @@ class ViewEntry:
     settings: Mapping[str, str] = field(default_factory=dict)
     functions: Mapping[str, str] = field(default_factory=dict)
     past: tuple[Generation, ...] = ()
-    held: Held | None = None
+    held: HeldSince | None = None
     last: int | None = None
 
     @property
@@ -237,7 +237,7 @@ def _decoded(said: Mapping[str, JSON]) -> ViewEntry:
             "traces": tuple(checked_trace(trace) for trace in said["traces"]),
             "order": tuple(tuple(column) for column in said["order"]),
             "past": tuple(_generation(was) for was in said.get("past", ())),
-            "held": None if held is None else Held(**held),
+            "held": None if held is None else HeldSince(**held),
         }
     )
 
