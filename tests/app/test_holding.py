@@ -37,7 +37,7 @@ SCHEMA = "k string, v long"
 SUMS = "SELECT k, sum(v) s FROM orders GROUP BY k"
 PARTS = "SELECT k, 100 div v q FROM orders"
 TOTALS = "SELECT k, sum(q) t FROM parts GROUP BY k"
-SAFE = "SELECT k, try_divide(100, v) q FROM orders"
+SAFE = "SELECT k, if(v = 0, NULL, 100 div v) q FROM orders"
 
 
 class Shop:
@@ -324,8 +324,8 @@ def test_a_query_that_is_replaced_mends_a_view(shop: Shop) -> None:
     shop.run()
     assert shop.held() == {}
     shop.check()
+    assert shop.changes("parts", 1) == {(4, "a", None): 1}
     assert shop.changes("totals", 1) == Counter()
-    assert shop.changes("sums", 0) == {(1, "a", 1): 1}
 
 
 def test_rebuild_tries_at_once_and_what_fails_still_stays_held(shop: Shop) -> None:
@@ -404,8 +404,8 @@ def test_a_view_that_fails_in_the_first_epoch_is_held_before_it(shop: Shop) -> N
 def test_an_app_all_of_whose_views_are_held_goes_on(shop: Shop) -> None:
     shop.app.view("parts", PARTS, on_error="hold")
     shop.more(("a", 1))
-    shop.more(("a", 0))
-    shop.more(("b", 2))
+    assert shop.more(("a", 0)) == 2
+    assert shop.more(("b", 2)) == 3, "its input is taken all the same: what mends it may be in it"
     assert shop.held() == {"parts": (1, "")}
     shop.less(("a", 0))
     shop.again()

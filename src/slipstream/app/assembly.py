@@ -131,6 +131,13 @@ class Assembly:
     remade: Callable[[Mapping[str, Fault], Collection[str], int], Assembly]
 
     @property
+    def taken(self) -> dict[str, Source]:
+        """The sources whose input epochs take: also of those that only held views read, for what mends these may be in
+        it.
+        """
+        return {**self.used, **self.idle}
+
+    @property
     def steps(self) -> dict[str, Step]:
         held = {name: fault.step for name, fault in self.held.items() if fault.step is not None}
         return {**self.plans.steps, **held}
@@ -325,7 +332,7 @@ class Assembly:
             watching=Watching(claim.store.disk),
             traces=self._spans(final),
             upkeep=Upkeep(self._histories(final), _keeper(self.history, past)),
-            sources=self.used,
+            sources=self.taken,
             heal=lambda: heal_store(claim, self.durability.replicas, LocalWork(claim.store)),
         )
         options = Options(
@@ -340,18 +347,18 @@ class Assembly:
             forgetting=bool(self.durability.written),
             due=_is_due(final, past.frontier),
         )
-        loop = Loop(self._job(claim), self.used, ledger, past, options, self.clock)
+        loop = Loop(self._job(claim), self.taken, ledger, past, options, self.clock)
         return Running(loop, ledger, started, self.spark)
 
     def join(self, running: Running, changing: Changing) -> None:
         """Take the place of what a loop runs, between two of its epochs."""
         loop, claim = running.loop, running.started.claim
         final = self.take_up(claim, changing, loop.frontier, running.ledger.kept)
-        running.ledger.change(self._spans(final), self._histories(final), self.used)
+        running.ledger.change(self._spans(final), self._histories(final), self.taken)
         begins, due = self.plans.compiled.begins, _is_due(final, loop.frontier)
         loop.change(
             self._job(claim),
-            self.used,
+            self.taken,
             self._budgets(),
             self.delays,
             begins=begins,
@@ -379,7 +386,7 @@ class Assembly:
     def _budgets(self) -> dict[str, Budget]:
         return {
             name: _budget(source, self.target, self.settings.limits.get(name))
-            for name, source in self.used.items()
+            for name, source in self.taken.items()
         }
 
     def _spans(self, final: Catalog) -> dict[str, tuple[list[Span], ...]]:

@@ -74,7 +74,7 @@ class Changes:
         self._running, self._clock, self._latest = running, clock, latest
         self._again = False
         self._holds = 0  # how often the run has held views
-        self._pauses = Pauses.begin(clock.monotonic())
+        self._pauses = Pauses().begun(clock.monotonic())
         running.loop.holds = self.hold
         self._failed: tuple[int, ChangeFailed] | None = None
         self._half_done: ChangeHalfDone | None = None
@@ -110,7 +110,7 @@ class Changes:
             changing.backfill.advance(frontier, EPOCH_POOL)
         self._swap(assembly, changing)
         self._holds += 1
-        self._pauses = Pauses.begin(self._clock.monotonic())
+        self._pauses = self._pauses.begun(self._clock.monotonic())
         crash_point("hold.done")
         return told({name: held for name, held in assembly.held.items() if name not in before.held}, frontier)
 

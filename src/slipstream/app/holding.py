@@ -49,20 +49,20 @@ class Fault:
 
 @dataclass(frozen=True)
 class Pauses:
-    """When held views are tried again. due: by the monotonic clock."""
+    """When held views are tried again. due: by the monotonic clock. took: how long the last try did."""
 
-    due: float
+    due: float = 0.0
     pause: float = FIRST
+    took: float = 0.0
 
-    @staticmethod
-    def begin(now: float) -> Pauses:
-        """After a view was held."""
-        return Pauses(now + FIRST)
+    def begun(self, now: float) -> Pauses:
+        """After views were held. That others were tried for long before is not forgotten."""
+        return Pauses(now + max(FIRST, SHARE * self.took), FIRST, self.took)
 
     def after(self, now: float, took: float) -> Pauses:
-        """After a try that took so long, and failed."""
+        """After a try that took so long."""
         pause = max(min(2 * self.pause, LONGEST), SHARE * took)
-        return Pauses(now + pause, pause)
+        return Pauses(now + pause, pause, took)
 
 
 def faults_of(error: EpochFailed) -> dict[str, Fault]:
