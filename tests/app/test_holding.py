@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from pyspark.sql import functions as F
 from rich.console import Console
 
 import slipstream as sl
+from slipstream.app.backfill import Backfill
 from slipstream.cli.tables import status_picture
 from slipstream.core.clock import ManualClock
 from slipstream.core.errors import (
@@ -566,3 +569,119 @@ def test_a_plan_says_that_a_held_view_is_tried_again(shop: Shop) -> None:
     told = str(shop.app.plan())
     assert "parts   tried again (held at epoch 1: [DIVIDE_BY_ZERO]" in told
     assert "totals  tried again (held at epoch 1 because 'parts' is, which it reads)" in told
+
+
+def test_bad_rows_of_a_source_that_only_held_views_read_are_kept(spark: SparkSession, tmp_path: Path) -> None:
+    folder, clock = tmp_path / "orders", ManualClock(1e9)
+    folder.mkdir()
+
+    def arrives(name: str, *lines: str) -> None:
+        (folder / f"{name}.json").write_text("\n".join(lines))
+
+    with sl.App("shop", store=tmp_path / "store", spark=spark, shards=2, clock=clock) as app:
+        app.source("orders", sl.files(folder, format="json", schema=SCHEMA, settle=0))
+        app.view("parts", PARTS, on_error="hold")
+        arrives("a", '{"k": "a", "v": 1}')
+        app.run(until="caught_up")
+        arrives("b", '{"k": "b", "v": 0}', '{"k": "b", "v": "no number"}')
+        app.run(until="caught_up")
+        arrives("c", '{"k": "c", "v": 2}', "no JSON")
+        summary = app.run(until="caught_up")
+        assert (app.epoch, summary.rejected) == (3, 1)
+        rejected = {Path(row.file).name: row.line for row in app.read("orders_rejected").collect()}
+        assert rejected == {"b.json": 2, "c.json": 1} or set(rejected) == {"b.json", "c.json"}
+        app.view("parts", SAFE, on_error="hold", replace=True)
+        app.run(until="caught_up")
+        assert sorted(map(tuple, app.read("parts").collect()), key=str) == [
+            ("a", 100),
+            ("b", None),
+            ("c", 50),
+        ]
+        assert app.read("orders_rejected").count() == 2
+    assert check_store(tmp_path / "store").findings == ()
+
+
+def test_a_view_with_late_rows_is_held_with_them(spark: SparkSession, tmp_path: Path) -> None:
+    schema, clock = "ts timestamp, v long", ManualClock(1e9)
+    rows = sl.memory(schema)
+
+    def at(minute: int) -> datetime:
+        return datetime(2026, 1, 1, 12, minute, tzinfo=UTC)
+
+    with sl.App("shop", store=tmp_path, spark=spark, shards=2, clock=clock) as app:
+        app.source("orders", rows, watermark=("ts", "1 minute"))
+        app.view("all", "SELECT v FROM orders")
+        query = "SELECT window(ts, '1 minute').start s, sum(100 div v) q FROM orders GROUP BY window(ts, '1 minute')"
+        app.view("parts", query, on_error="hold")
+        for given in ([(at(1), 1)], [(at(9), 2)], [(at(1), 4)]):
+            rows.append(given)
+            app.run(until="caught_up")
+        assert app.read("parts_late").count() == 1
+        rows.append([(at(9), 0)])
+        app.run(until="caught_up")
+        held = {view.name for view in read_status(tmp_path).views if view.held is not None}
+        assert held == {"parts", "parts_late"}
+        assert app.read("parts_late").count() == 1
+        rows.retract([(at(9), 0)])
+        app.run(until="caught_up")
+        clock.advance(10_000)
+        app.run(until="caught_up")
+        assert not [view for view in read_status(tmp_path).views if view.held is not None]
+        rows.append([(at(10), 5), (at(2), 1)])
+        app.run(until="caught_up")
+        assert app.read("all").count() == 5
+        assert app.read("parts").count() == 3
+        assert app.read("parts_late").count() == 1, "what was late before is in it now, as after a rebuild"
+        assert app.read("parts_late", as_of=4).count() == 1
+    assert check_store(tmp_path).findings == ()
+
+
+def test_a_change_that_is_on_its_way_when_views_are_held_is_begun_anew(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.three()
+    shop.more(("a", 1), ("b", 2))
+    reached, may = threading.Semaphore(0), threading.Event()
+    advance = Backfill.advance
+
+    def waiting(backfill: Backfill, *given: object) -> None:
+        reached.release()
+        assert may.wait(60)
+        advance(backfill, *given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Backfill, "advance", waiting)
+    shop.app.start()
+    shop.app.view("twice", "SELECT k, 2 * t d FROM totals")
+    assert reached.acquire(timeout=60)
+    shop.rows.append(("c", 0))
+    shop.orders.append([("c", 0)])
+    assert shop.app.await_epoch(2, 60)
+    assert shop.held() == {"parts": (1, ""), "totals": (1, "parts")}
+    may.set()
+    assert shop.app.await_views(120)
+    held = shop.held()
+    assert held == {"parts": (1, ""), "totals": (1, "parts"), "twice": (0, "totals")}
+    shop.app.stop()
+    shop.check("sums")
+    shop.less(("c", 0))
+    shop.app.rebuild("parts")
+    shop.run()
+    shop.check()
+
+
+def test_an_epoch_in_which_views_were_held_is_never_gone_back_behind(shop: Shop) -> None:
+    """Nothing waits for the disk in an epoch, but what is held from is on it before the catalog says so."""
+    shop.three()
+    shop.more(("a", 1))
+    flushed: list[str] = []
+    disk = type(shop.app._claim.store.disk)
+    flush = disk.flush
+
+    def noted(self: Any, name: str) -> None:
+        flushed.append(name)
+        flush(self, name)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(disk, "flush", noted)
+        shop.more(("a", 0))
+    assert any(name.startswith("lineage/") for name in flushed)
