@@ -30,7 +30,7 @@ INPUTS = {"a": ("t",), "b": ("a", "t"), "c": ("b",), "d": ("t",), "e": ("d", "c"
 
 def test_with_a_view_all_that_reads_it_is_held_and_says_which_it_reads() -> None:
     late = {"a_late": entry("traces/a/late-1", role="late"), "d_late": entry("traces/d/late-1", role="late")}
-    found = with_their_readers({"a": Fault("it fails", " here")}, INPUTS, Catalog(views=late))
+    found = with_their_readers({"a": Fault("it fails", "here")}, INPUTS, Catalog(views=late))
     assert {name: fault.because for name, fault in found.items()} == {
         "a": "",
         "b": "a",

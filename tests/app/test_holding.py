@@ -181,7 +181,7 @@ def test_status_marks_what_is_held_in_text_in_json_and_in_pictures(shop: Shop) -
     assert held["parts"]["last"] == 1
     assert held["parts"]["tried"] == 1
     assert "by zero" in held["parts"]["cause"]
-    assert held["parts"]["row"] == "\nIt fails on this row of 'orders': {'k': 'a', 'v': 0}"
+    assert held["parts"]["row"] == "It fails on this row of 'orders': {'k': 'a', 'v': 0}"
     assert held["totals"] == {
         "last": 1,
         "cause": "it reads 'parts', which is held",
@@ -343,6 +343,30 @@ def test_rebuild_tries_at_once_and_what_fails_still_stays_held(shop: Shop) -> No
     shop.app.rebuild("parts")
     shop.run()
     assert shop.held() == {}
+    shop.check()
+
+
+def test_a_reader_that_fails_of_itself_when_it_is_tried_stays_held_whatever_it_says_of_errors(
+    shop: Shop,
+) -> None:
+    shop.app.view("sums", SUMS)
+    shop.app.view("parts", PARTS, on_error="hold")
+    shop.app.view("wholes", "SELECT k, 100 div (q - 50) w FROM parts")
+    shop.more(("a", 1))
+    shop.more(("a", 0))
+    shop.more(("b", 2))  # of which `wholes` knows nothing yet
+    shop.less(("a", 0))
+    shop.again()
+    assert shop.held() == {"wholes": (1, "")}
+    shop.check("sums", "parts")
+    shop.reopen()
+    shop.app.view("sums", SUMS)
+    shop.app.view("parts", PARTS, on_error="hold")
+    shop.app.view("wholes", "SELECT k, 100 div (q - 50) w FROM parts")
+    shop.more(("c", 4))
+    assert shop.held() == {"wholes": (1, "")}, "nor does it keep the app from starting"
+    shop.less(("b", 2))
+    shop.again()
     shop.check()
 
 

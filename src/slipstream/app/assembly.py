@@ -155,16 +155,18 @@ class Assembly:
 
     def blaming(self, changing: Changing | None, error: Exception, pool: str, *, starts: bool) -> Assembly:
         """What is left of a change whose views could not be computed, once those are held that may be: new views, those
-        that were held before, and where an app starts, those that mean something else. Raises the error where none is
-        to blame. Where nobody can tell which is, those that were held before stay held.
+        that were held before (whatever they say of errors), and where an app starts, those that mean something else.
+        Raises the error where none of these is to blame. Where nobody can tell which is, those that were held before
+        stay held.
         """
         if changing is None or changing.backfill is None:
             raise error
         rebuild, backfill = changing.rebuild, changing.backfill
-        wanted = {*rebuild.added, *(rebuild.changed if starts else ())}
+        new = {*rebuild.added, *(rebuild.changed if starts else ())}
+        wanted = {*changing.mending, *(new & self.may_hold)}
         gone = self._gone(changing)
         told = gone or faults_of(backfill.explained(error, reads_of(self.plans.steps), pool))
-        held = {view: fault for view, fault in told.items() if view in wanted and view in self.may_hold}
+        held = {view: fault for view, fault in told.items() if view in wanted}
         if not told:
             held = {view: Fault(text_of(error)) for view in changing.mending}
         if not held:

@@ -44,7 +44,7 @@ class Fault:
         """In one line, what became of a view."""
         if self.because:
             return f"'{view}' (because '{self.because}' is)"
-        return f"'{view}' ({' '.join((self.cause + self.row).split())})"
+        return f"'{view}' ({' '.join(f'{self.cause} {self.row}'.split())})"
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Pauses:
 
 def faults_of(error: EpochFailed) -> dict[str, Fault]:
     """The views that are at fault."""
-    return {view: Fault(error.causes[view], error.rows.get(view, "")) for view in error.views}
+    return {view: Fault(error.causes[view].strip(), error.rows.get(view, "").strip()) for view in error.views}
 
 
 def with_their_readers(

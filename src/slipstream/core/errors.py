@@ -79,7 +79,7 @@ class HeldWarning(UserWarning):
     """A view that is read is held, so it is not as of the newest epoch."""
 
     def __init__(self, view: str, last: int, cause: str, row: str, because: str) -> None:
-        why = f"because '{because}' is, which it reads" if because else f"and fails: {cause}{row}"
+        why = f"because '{because}' is, which it reads" if because else f"and fails: {cause}\n{row}".rstrip()
         super().__init__(
             f"the view '{view}' is held, {why}\nIt is shown as of epoch {last}. It goes on once that is mended: by its "
             f"input, with app.view(..., replace=True), or in the program; app.rebuild({because or view!r}) tries again."

@@ -52,7 +52,7 @@ def held(why: HeldSince) -> str:
     last = f"held at epoch {why.last:,}" if why.last else "held before its first epoch"
     if why.because:
         return f"{last} because '{why.because}' is, which it reads"
-    return f"{last}: {' '.join((why.cause + why.row).split())}"
+    return f"{last}: {' '.join(f'{why.cause} {why.row}'.split())}"
 
 
 def moment(clock: float) -> str:
