@@ -69,5 +69,15 @@ def test_it_shows_changes_and_the_past(cells: list[Any]) -> None:
     assert "closed" in shown(cells, "app.close()")
 
 
+def test_it_breaks_a_view_and_mends_it(cells: list[Any]) -> None:
+    held = shown(cells, "shares = app.view")
+    assert "[DIVIDE_BY_ZERO]" in held
+    assert "&#x27;oid&#x27;: 46" in held, "it says on which row"
+    assert "as of epoch" in held
+    assert "DIVIDE_BY_ZERO" not in shown(cells, "leaders", -1), "the others go on"
+    assert "<td>45</td>" in shown(cells, "orders.retract")
+    assert "DIVIDE_BY_ZERO" not in shown(cells, "shares", -1)
+
+
 def test_nothing_went_wrong_on_the_way(cells: list[Any]) -> None:
     assert not [each for cell in cells for each in cell.outputs if each.output_type == "error"]

@@ -299,6 +299,38 @@ def test_a_failed_epoch_leaves_nothing_and_is_taken_again_as_it_was(engine: Call
     ]
 
 
+def test_an_epoch_is_computed_without_views_that_are_held(engine: Callable[..., Engine]) -> None:
+    it = engine()
+    loop = it.begin({"t": Source("a", "b")}, policy=Policy(may_hold=frozenset({"v"})))
+    plain = Job(it.root, it.claim.incarnation)
+    it.job.before = once(RuntimeError("it overflows"))
+
+    def without(error: EpochFailed) -> str:
+        assert (error.views, it.layers(), loop.frontier) == (("v",), [], 0)
+        budgets = {"t": Budget.start("rows", 1.0)}
+        loop.change(plain, {"t": source}, budgets, {}, begins=False, due=False)
+        return "without 'v'"
+
+    source = loop._inputs["t"]
+    loop.holds = without
+    assert loop.run("caught_up").epochs == 2
+    assert it.notices == ["held: without 'v'"]
+    assert [given.cut.ranges for given in it.job.ran] == [{"t": ["a"]}], "the job that had the view"
+    ran = [(given.cut.epoch, given.cut.ranges, given.failing) for given in plain.ran]
+    assert ran == [(1, {"t": ["a"]}, True), (2, {"t": ["b"]}, False)], (
+        "and the one that has not, of the same cut"
+    )
+    assert [type(record) for record in it.records()[1:]] == [Cut, Dropped, Cut, Computed, Cut, Computed]
+
+
+def test_views_that_nobody_can_take_out_of_the_plan_end_the_run(engine: Callable[..., Engine]) -> None:
+    it = engine()
+    loop = it.begin({"t": Source("a")}, policy=Policy(may_hold=frozenset({"v"})))
+    it.job.before = once(RuntimeError("it overflows"))
+    with pytest.raises(EpochFailed, match="it overflows"):
+        loop.run("caught_up")
+
+
 def test_pending_cuts_are_computed_again_as_they_were(engine: Callable[..., Engine]) -> None:
     first = engine()
     first.begin({"t": Source("a", "b", "c", "d")}).run("caught_up")

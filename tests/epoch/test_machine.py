@@ -38,6 +38,7 @@ from slipstream.epoch.machine import (
     Finished,
     Heal,
     Healed,
+    Hold,
     Instruction,
     Look,
     Looked,
@@ -356,6 +357,111 @@ def test_what_is_asked_after_what(case: str) -> None:
     assert asked(instructions) == expected
 
 
+MAY = Policy(may_hold=frozenset({"v", "w"}))
+"""An engine that may go on without these views."""
+BOTH = EpochFailed(8, 7, {"v": "it fails", "x": "so does this"})
+OTHER = EpochFailed(8, 7, {"w": "it fails"})
+NOBODY = EpochFailed(8, 7, {"": "input that cannot be read"})
+TOLD_8: list[Instruction] = [*ASKED_8[:4], Probe(), Drop(8), Explain(cut(8), True, FAULT), Discard(7)]
+AGAIN_8: list[Instruction] = [Look(), RecordCut(cut(8)), Compute(cut(8), failing=True)]
+HOLDING: dict[str, tuple[State, list[Event], list[Instruction]]] = {
+    "the epoch is computed without views that may be held": (
+        begun(policy=MAY),
+        [*COMPUTING, *TIDIED, DONE, LOOKED, DONE, Finished(record(8)), DONE, DONE],
+        [*TOLD_8, Hold(8, TOLD), *AGAIN_8, Publish(record(8)), Announce(cut(8)), Look()],
+    ),
+    "an epoch that was computed before is not dropped, and is computed without them all the same": (
+        begun(7, cut(8), cut(9), policy=MAY),
+        [RUN, LOOKED, Failed(FAULT), Probed(None), Explained(TOLD), DONE, DONE, LOOKED],
+        [
+            *then(Look(), Compute(cut(8)), Probe(), Explain(cut(8), False, FAULT), Discard(7)),
+            *then(Hold(8, TOLD), Look(), Compute(cut(8))),
+        ],
+    ),
+    "one after the other, where one fails only without the other": (
+        begun(policy=MAY),
+        [
+            *COMPUTING,
+            *TIDIED,
+            DONE,
+            LOOKED,
+            DONE,
+            Failed(FAULT),
+            Probed(None),
+            DONE,
+            Explained(OTHER),
+            DONE,
+            DONE,
+        ],
+        [
+            *then(*TOLD_8, Hold(8, TOLD), *AGAIN_8),
+            *then(Probe(), Drop(8), Explain(cut(8), True, FAULT), Discard(7), Hold(8, OTHER), Look()),
+        ],
+    ),
+    "a view that is held is not held again": (
+        begun(policy=MAY),
+        [*COMPUTING, *TIDIED, DONE, LOOKED, DONE, *TIDIED],
+        [
+            *TOLD_8,
+            Hold(8, TOLD),
+            *AGAIN_8,
+            Probe(),
+            Drop(8),
+            Explain(cut(8), True, FAULT),
+            Discard(7),
+            Stop(TOLD),
+        ],
+    ),
+    "another view at fault stops the run, and nothing is held": (
+        begun(policy=MAY),
+        [*COMPUTING, *TIDIED[:3], Explained(BOTH), DONE],
+        [*TOLD_8, Stop(BOTH)],
+    ),
+    "so does a failure that is no view's": (
+        begun(policy=MAY),
+        [*COMPUTING, *TIDIED[:3], Explained(NOBODY), DONE],
+        [*TOLD_8, Stop(NOBODY)],
+    ),
+    "and one that nobody can explain": (
+        begun(policy=MAY),
+        [*COMPUTING, *TIDIED[:3], Failed(ValueError("?")), DONE],
+        [*TOLD_8, Stop(FAULT)],
+    ),
+    "views are held once the disk is well": (
+        begun(policy=MAY),
+        [*COMPUTING, *TIDIED, Failed(FULL), DONE, Probed(None), DONE],
+        [*TOLD_8, Hold(8, TOLD), Wait(0.1, "trouble"), Probe(), Hold(8, TOLD), Look()],
+    ),
+    "a plan that cannot be changed stops the run, and says why": (
+        begun(policy=MAY),
+        [*COMPUTING, *TIDIED, Failed(ValueError("half done"))],
+        [*TOLD_8, Hold(8, TOLD)],
+    ),
+    "what a stop finds in hand is not begun anew": (
+        begun(policy=MAY),
+        [*COMPUTING, *TIDIED, StopAsked(), DONE],
+        [*TOLD_8, Hold(8, TOLD), Stop()],
+    ),
+    "an interrupt before views are held costs one more attempt": (
+        begun(policy=MAY),
+        [*COMPUTING, *TIDIED, RUN, LOOKED, DONE],
+        [*TOLD_8, Hold(8, TOLD), *AGAIN_8],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", HOLDING)
+def test_what_is_asked_where_views_may_be_held(case: str) -> None:
+    state, events, expected = HOLDING[case]
+    _, instructions = told(state, *events)
+    done = asked(instructions)
+    if case.startswith("a plan"):
+        stop = done.pop()
+        assert isinstance(stop, Stop)
+        assert str(stop.error) == "half done"
+    assert done == expected
+
+
 POINTS: dict[str, list[Event]] = {
     "looking": [RUN],
     "taking input": [RUN, LOOKED],
@@ -508,6 +614,9 @@ def test_an_answer_that_nobody_asked_for_is_refused() -> None:
             "what may be published is not discarded",
         ),
         (replace(begun(7, cut(8)), asked=TakeInput(8)), "pending cuts come before new input"),
+        (replace(begun(7, cut(8)), asked=Hold(8, TOLD)), "only views that may be held are"),
+        (replace(begun(7, cut(8), policy=MAY), asked=Hold(7, TOLD)), "an epoch that failed is held from"),
+        (replace(begun(7, cut(8), policy=MAY), asked=Hold(8, NOBODY)), "some view is at fault"),
     ],
 )
 def test_validate_finds_each_state_that_must_not_be(broken: State, what: str) -> None:
@@ -545,8 +654,13 @@ class Engines(RuleBasedStateMachine):
     its successor would find, are told apart.
     """
 
-    @initialize(frontier=st.integers(0, 3), waiting=st.integers(0, 3), once=st.booleans())
-    def begin(self, frontier: int, waiting: int, once: bool) -> None:
+    @initialize(
+        frontier=st.integers(0, 3),
+        waiting=st.integers(0, 3),
+        once=st.booleans(),
+        may_hold=st.frozensets(st.sampled_from("vwx")),
+    )
+    def begin(self, frontier: int, waiting: int, once: bool, may_hold: frozenset[str]) -> None:
         pending = [cut(frontier + 1 + i, f"old {i}") for i in range(waiting)]
         self.cuts = {each.epoch: each for each in pending}  # as the lineage has them
         self.first = dict(self.cuts)  # as they were cut at first
@@ -554,7 +668,8 @@ class Engines(RuleBasedStateMachine):
         self.layers: set[int] = set()  # epochs that have layers
         self.superseded = False
         self.began = frontier
-        policy = Policy(limit=Exposure(seconds=10.0))
+        self.held: list[str] = []  # in the order in which they were
+        policy = Policy(limit=Exposure(seconds=10.0), may_hold=may_hold)
         self.state = begun(
             frontier, *pending, policy=policy, computed_before=frontier + waiting if once else 0
         )
@@ -607,6 +722,15 @@ class Engines(RuleBasedStateMachine):
     @precondition(lambda self: self.running)
     @rule(input_is_there=st.booleans(), held=st.booleans())
     def succeed(self, input_is_there: bool, held: bool) -> None:
+        self.answer(input_is_there, held, ())
+
+    @precondition(lambda self: self.running and isinstance(self.state.asked, Explain))
+    @rule(views=st.frozensets(st.sampled_from("vwx")))
+    def explain(self, views: frozenset[str]) -> None:
+        """Of views that are held already none is at fault."""
+        self.answer(True, False, sorted(views - set(self.held)))
+
+    def answer(self, input_is_there: bool, held: bool, views: Sequence[str]) -> None:
         match self.state.asked:
             case Look():
                 self.tell(Looked(Exposure(100.0 if held else 0.0)))
@@ -621,7 +745,8 @@ class Engines(RuleBasedStateMachine):
                 self.tell(Finished(record(made.epoch)))
             case Explain():
                 self.layers.add(len(self.computed) + 1)
-                self.tell(Explained(TOLD))
+                causes = dict.fromkeys(views, "it fails") or {"": "nobody knows"}
+                self.tell(Explained(EpochFailed(len(self.computed) + 1, len(self.computed), causes)))
             case Heal():
                 self.tell(Healed(("x",) if input_is_there else ()))
             case Probe():
@@ -645,6 +770,9 @@ class Engines(RuleBasedStateMachine):
             case Drop(epoch=epoch):
                 assert epoch > self.state.once, "what was computed before is not dropped"
                 self.cuts = {number: made for number, made in self.cuts.items() if number < epoch}
+            case Hold(error=error):
+                assert self.layers <= set(self.computed) | set(range(self.began + 1)), "nothing is in the way"
+                self.held += [view for view in error.views if view not in self.held]
             case Discard(after=after):
                 assert after >= len(self.computed), "what readers see is not discarded"
                 self.layers = {epoch for epoch in self.layers if epoch <= after}
@@ -674,6 +802,7 @@ class Engines(RuleBasedStateMachine):
         if not hasattr(self, "state"):
             return
         self.state.validate()
+        assert len(self.held) == len(set(self.held)), "each is held once"
         assert set(self.computed) <= self.layers | set(range(1, self.began + 1)), "readers find their layers"
         assert self.state.frontier in (len(self.computed), len(self.computed) - 1)
 

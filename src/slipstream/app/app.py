@@ -31,7 +31,7 @@ from slipstream.app.catching import CatchingUp
 from slipstream.app.changing import Changes, Wanted
 from slipstream.app.declarations import Declarations
 from slipstream.app.declared import Declared
-from slipstream.app.definitions import Maintain, Query, ViewDefinition, given_as, inputs_of
+from slipstream.app.definitions import Maintain, OnError, Query, ViewDefinition, given_as, inputs_of
 from slipstream.app.proposal import Proposal, propose
 from slipstream.app.screens import can_animate, screen
 from slipstream.app.showing import Told, app_picture, declared_picture, view_picture
@@ -44,6 +44,8 @@ from slipstream.core.errors import (
     BadSourceOption,
     BadViewOption,
     DamagedSummary,
+    HeldWarning,
+    HoldNeedsInput,
     InputGone,
     NameTaken,
     OnItsWay,
@@ -66,7 +68,7 @@ from slipstream.durability.start import Started, start
 from slipstream.durability.timetravel import check_there, resolve_epoch
 from slipstream.epoch import EpochReport, Loop, Summary
 from slipstream.epoch.gone import shortened
-from slipstream.observe import Backlog, Frontiers, notes, read_frontiers, read_status
+from slipstream.observe import Backlog, Frontiers, notes, read_frontiers, read_status, wording
 from slipstream.observe.datasource import SlipstreamSource
 from slipstream.observe.pictures import Sample, ViewPicture, app_html, view_html
 from slipstream.observe.switching import Parts, changes_of
@@ -222,6 +224,8 @@ class App:
         self, name: str, source: Source, watermark: tuple[str, str] | None, keep: bool
     ) -> DataFrame:
         names, given = self._declared.names, given_as(source, watermark, keep)
+        for view in self._declared.waiting:
+            self._check_catches_up(view, name, source, keep=keep)
         if keep:
             names.check_free(f"{name}_kept")
         if source.can_reject:
@@ -254,14 +258,23 @@ class App:
         return self._stands_for(name, "source")
 
     @overload
-    def view(self, name: Query, /, *, maintain: Maintain = ..., replace: bool = ...) -> DataFrame: ...
+    def view(
+        self, name: Query, /, *, maintain: Maintain = ..., replace: bool = ..., on_error: OnError = ...
+    ) -> DataFrame: ...
     @overload
     def view(
-        self, name: str, query: str | Query, /, *, maintain: Maintain = ..., replace: bool = ...
+        self,
+        name: str,
+        query: str | Query,
+        /,
+        *,
+        maintain: Maintain = ...,
+        replace: bool = ...,
+        on_error: OnError = ...,
     ) -> DataFrame | None: ...
     @overload
     def view(
-        self, /, *, maintain: Maintain = ..., replace: bool = ...
+        self, /, *, maintain: Maintain = ..., replace: bool = ..., on_error: OnError = ...
     ) -> Callable[[Query], DataFrame | None]: ...
 
     def view(
@@ -272,6 +285,7 @@ class App:
         *,
         maintain: Maintain = "incremental",
         replace: bool = False,
+        on_error: OnError = "stop",
     ) -> DataFrame | Callable[[Query], DataFrame | None] | None:
         """Declare a view: a function whose parameters name its inputs (as a decorator, or with a name), or
         SQL text.
@@ -284,24 +298,39 @@ class App:
         and joins the others at one epoch: beside the epochs, where they run in another thread (`await_views`), else
         before the next. Declared again with the same meaning it is what it was; with another one it is an error, unless
         `replace` says that it takes the place of what it was.
+
+        An epoch that fails in the view stops the run, or with `on_error="hold"` only the view and what reads it: these
+        stay what they were, the run goes on without them, and they catch up once what they fail of is mended.
         """
         self._check_open()
-        if maintain not in get_args(Maintain):
-            raise BadViewOption(f"maintain={maintain!r}", [repr(each) for each in get_args(Maintain)])
+        for option, given, known_as in (("maintain", maintain, Maintain), ("on_error", on_error, OnError)):
+            if given not in get_args(known_as):
+                raise BadViewOption(f"{option}={given!r}", [repr(each) for each in get_args(known_as)])
         if name is None and query is None:
-            return lambda function: self.view(function, maintain=maintain, replace=replace)
+            return lambda function: self.view(function, maintain=maintain, replace=replace, on_error=on_error)
         if callable(name):
-            definition = ViewDefinition(name.__name__, inputs_of(name), name, maintain)
+            definition = ViewDefinition(name.__name__, inputs_of(name), name)
         elif isinstance(name, str) and isinstance(query, str):
-            definition = dataclasses.replace(self._declared.from_sql(name, query), maintain=maintain)
+            definition = self._declared.from_sql(name, query)
         elif isinstance(name, str) and callable(query):
-            definition = ViewDefinition(name, inputs_of(query), query, maintain)
+            definition = ViewDefinition(name, inputs_of(query), query)
         else:
             raise TypeError("app.view takes a function, or a name and a function or SQL text")
+        definition = dataclasses.replace(definition, maintain=maintain, on_error=on_error)
         with self._declaring:
+            for source in definition.inputs:
+                self._check_catches_up(definition, source, self._sources.get(source))
             known = self._declared.view(definition, may_replace=replace)
             self._take_up()
             return None if known is None else self._stands_for(definition.name, "view")
+
+    def _check_catches_up(
+        self, view: ViewDefinition, source: str, read: Source | None, *, keep: bool = False
+    ) -> None:
+        """Raise if a view is to be held that could not be computed anew afterwards."""
+        forgets = read is not None and read.forgets_each and not keep and source not in self._declared.kept
+        if view.on_error == "hold" and forgets and source in view.inputs:
+            raise HoldNeedsInput(view.name, source)
 
     def _stands_for(self, name: str, kind: str) -> DataFrame:
         """What stands for a source or view in queries, and shows it in a notebook."""
@@ -377,7 +406,7 @@ class App:
         if until not in (None, "caught_up") and not isinstance(until, int):
             raise ValueError(f"until={until!r}: give 'caught_up', the number of an epoch, or None")
         self._reraise()
-        loop = self._ready()
+        loop = self._ready_to_run()
         assert self._changes is not None
         if not self._changes.active:
             self._changes.check(self._declared.version)
@@ -387,7 +416,19 @@ class App:
             self._noting_errors(),
             self._bar(until, progress),
         ):
-            return loop.run(until)
+            return self._summed_up(loop.run(until))
+
+    def _ready_to_run(self) -> Loop:
+        """The loop, before a run: views that are held are tried again, if it is time."""
+        if self._changes is not None:
+            self._changes.look_again()
+        return self._ready()
+
+    def _summed_up(self, summary: Summary) -> Summary:
+        """What a run did, with the views that are held at its end."""
+        assert self._changes is not None
+        summary.held = tuple(sorted(self._changes.assembly.held.keys() & self.definitions.keys()))
+        return summary
 
     @contextmanager
     def _under_way(self) -> Iterator[None]:
@@ -430,9 +471,10 @@ class App:
 
     def start(self) -> App:
         """Run epochs in the background."""
-        loop = self._ready()
         if self._thread is not None and self._thread.is_alive():
+            self._ready()
             return self
+        loop = self._ready_to_run()
         changes = self._changes
         assert changes is not None
         if not changes.begin_run():  # what is declared from here on is taken up beside it
@@ -441,7 +483,7 @@ class App:
         def work() -> None:
             try:
                 with self._noting_errors():
-                    self._summary = loop.run(None)
+                    self._summary = self._summed_up(loop.run(None))
             except BaseException as error:  # handed to whoever calls next
                 self._failure = error
             finally:
@@ -532,22 +574,29 @@ class App:
 
     def read(self, view: str, as_of: int | str | datetime | None = None) -> DataFrame:
         """A view's contents, now or as of an epoch or a point in time."""
-        read = [self._entry(view).trace]
-        return self._load(view, resolve_epoch(self._claim.store, as_of, read), in_order=True)
+        entry = self._entry(view)
+        epoch = resolve_epoch(self._claim.store, as_of, [entry.trace])
+        warn_if_held(view, entry, epoch)
+        return self._load(view, epoch, in_order=True)
 
     def changes(self, view: str, since: int, until: int | None = None) -> DataFrame:
         """A view's updates after one epoch and up to another, with _epoch and _diff; where the view has such a
         column itself, with __epoch and __diff.
         """
-        store, read = self._claim.store, [self._entry(view).trace]
-        return self._load(view, resolve_epoch(store, until, read), resolve_epoch(store, since, read))
+        entry, store = self._entry(view), self._claim.store
+        epoch = resolve_epoch(store, until, [entry.trace])
+        warn_if_held(view, entry, epoch)
+        return self._load(view, epoch, resolve_epoch(store, since, [entry.trace]))
 
     def sql(self, text: str, as_of: int | str | datetime | None = None) -> DataFrame:
         """Answer SQL over views and whatever else the session knows, all views as of one epoch."""
         self._check_open()
         epoch = resolve_epoch(self._claim.store, as_of)
-        views = {view.lower(): view for view in self._catalog()}  # Spark's names do not heed case
+        known = self._catalog()
+        views = {view.lower(): view for view in known}  # Spark's names do not heed case
         mentioned = [name for name in self._catalyst.relations(text) if name.lower() in views]
+        for name in mentioned:
+            warn_if_held(views[name.lower()], known[views[name.lower()]], epoch)
         frames = {name: self._load(views[name.lower()], epoch) for name in mentioned}
         return self._declared.with_names(frames, text)
 
@@ -603,10 +652,11 @@ class App:
         status = partial(read_status, self._claim.store.root)
         return Told(self.name, state, kinds, self._error, status, self.backlog)
 
-    def _now(self, view: str) -> tuple[int, DataFrame]:
-        """A view as it is now, and as of which epoch that is."""
-        epoch = self.epoch
-        return epoch, self._load(view, epoch, in_order=True)
+    def _now(self, view: str) -> tuple[int, DataFrame, str | None]:
+        """A view as it is now, as of which epoch that is, and what is to be said of it."""
+        epoch, why = self.epoch, self._entry(view).held
+        frame = self._load(view, epoch, in_order=True)
+        return (epoch, frame, None) if why is None else (min(epoch, why.last), frame, wording.held(why))
 
     def explain(self, view: str | None = None, stats: bool = False) -> str:
         """How views are maintained: their operators, what each costs, what each keeps.
@@ -719,15 +769,17 @@ class App:
             self._started = self._without_gone(self._started)
             with self._declaring, active_session_kept(self._jvm):
                 assembly = self._assembled()
-                running = assembly.loop(self._started)
+                assembly, running = assembly.started(self._started)
                 self._rebuilding.clear()
-                self._changes = Changes(running, assembly, self._declared.version, self._clock)
+                version = self._declared.version
+                self._changes = Changes(running, assembly, version, self._clock, self._wanted)
+                self._turns.insert(0, self._look_again)
             self._loop = running.loop
             self._loop.listeners, self._loop.turns = self._listeners, self._turns
             self._loop.notices = self._notices
         elif self._changes is not None and not self._changes.made(self._declared.version):
             if self._changes.active or not self._loop.settled:
-                self._changes.beside(self._wanted)
+                self._changes.beside()
             else:
                 with self._declaring, active_session_kept(self._jvm):
                     self._declared.check_complete()
@@ -737,7 +789,11 @@ class App:
     def _take_up(self) -> None:
         """Begin to make the app what is declared, if a run is under way; else it is made so when it is needed."""
         if self._changes is not None and self._changes.active:
-            self._changes.beside(self._wanted)
+            self._changes.beside()
+
+    def _look_again(self, epoch: int) -> None:
+        if self._changes is not None:
+            self._changes.look_again()
 
     def _wanted(self) -> Wanted:
         with self._declaring:
@@ -748,7 +804,8 @@ class App:
                 with active_session_kept(self._jvm):
                     return self._assemble(declared, asked)
 
-            known = self._changes.assembly.catalog.views if self._changes is not None else {}
+            made = None if self._changes is None else self._changes.assembly
+            known = {*made.catalog.views, *made.held} if made is not None else set()
             own = declared.definitions.keys() - {*declared.kept.values()}
             names = sorted(name for name in own if name not in known or name in declared.replacing)
             return Wanted(declared.version, tuple(names), assembled)
@@ -808,6 +865,7 @@ class App:
             replacing=None if self._asked.replace else declared.replacing,
             compared=compared,
             kept=declared.kept,
+            may_hold={name for name, view in definitions.items() if view.on_error == "hold"},
         )
 
     def _reraise(self) -> None:
@@ -817,12 +875,12 @@ class App:
 
     def _catalog(self) -> Mapping[str, ViewEntry]:
         self._ready()
-        return self._claim.store.catalog().views
+        return self._claim.store.catalog().readable
 
     def _entry(self, view: str) -> ViewEntry:
         self._ready()
         known = self._claim.store.catalog()
-        if view in self._declared.definitions and view not in known.views and self._changes is not None:
+        if view in self._declared.definitions and view not in known.readable and self._changes is not None:
             self._changes.check(self._declared.version)
             raise OnItsWay(view)
         return known.view(view)
@@ -837,7 +895,7 @@ class App:
         contents = Contents.described(entry.contents)
         check_there(self._claim.store, view, as_of, since, base=not contents.is_bag)
         root = str(self._claim.store.root)
-        reading: Reading | Parts = Reading(contents, root, self.shards, as_of)
+        reading: Reading | Parts = Reading(contents, root, self.shards, entry.shown(as_of))
         if since is not None:
             fields += [StructField(name, LongType()) for name in contents.beside]
             stretches = now.between(since, as_of)
@@ -853,6 +911,13 @@ class App:
         frame = self.spark.range(0, self.shards, 1, self.shards).mapInArrow(reading, schema)
         order = [(by_place[names.index(name)], up, first) for name, up, first in entry.order]
         return ordered(frame, order if in_order else ()).toDF(*names)
+
+
+def warn_if_held(view: str, entry: ViewEntry, epoch: int) -> None:
+    """Say that a view is not shown as of an epoch, but as of an earlier one."""
+    if entry.held is not None and entry.held.last < epoch:
+        why = entry.held
+        warnings.warn(HeldWarning(view, why.last, why.cause, why.row, why.because), stacklevel=3)
 
 
 def _claimed(store: Store, app: str, *, takeover: bool) -> Claim:

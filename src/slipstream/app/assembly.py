@@ -10,17 +10,18 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame, SparkSession
 
-from slipstream.app.backfill import Backfill, clear, remove_trace
+from slipstream.app.backfill import Backfill, clear, is_whole, remove_trace
 from slipstream.app.describing import catalog_of, contents_of, reads_of, rejects_of
+from slipstream.app.holding import Fault, faults_of, held_entries, with_their_readers
 from slipstream.app.planning import Declared, Plans
 from slipstream.app.rebuild import Rebuild, idle_traces, plan_rebuild, succeeding
 from slipstream.core.clock import Clock
 from slipstream.core.crashing import crash_point
-from slipstream.core.errors import ViewChanged
+from slipstream.core.errors import SlipstreamError, ViewChanged
 from slipstream.core.settings import Durability, History, Limits, Settings
 from slipstream.dataflow.contents import Contents
 from slipstream.dataflow.graph import Step
@@ -45,13 +46,17 @@ from slipstream.epoch import (
     Watermarks,
 )
 from slipstream.epoch.rejects import begin_rejects
+from slipstream.epoch.template import FAILURES
 from slipstream.plan import Unplaced
 from slipstream.sources import Source
+from slipstream.spark.jvm import text_of
 from slipstream.spark.session import EPOCH_POOL
 from slipstream.store.catalog import Catalog, ViewEntry, owner_of
 from slipstream.store.history import History as Past
 from slipstream.store.store import Claim, Store
 from slipstream.trace import Span, shard_span
+
+_SHOWN = 5
 
 
 @dataclass
@@ -71,12 +76,13 @@ class Running:
 @dataclass(frozen=True)
 class Changing:
     """A change of an app on its way: what is computed anew, what computes it, if anything is, and the newest epoch when
-    it began.
+    it began. mending: the views of that which were held.
     """
 
     rebuild: Rebuild
     backfill: Backfill | None
     after: int
+    mending: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -92,7 +98,11 @@ class Computed:
 
 @dataclass(frozen=True)
 class Assembly:
-    """Everything that is made of one set of declarations."""
+    """Everything that is made of one set of declarations. may_hold: the views that are held if they fail. held: views
+    that are, so that nothing here is made of them. idle: sources that only these read. reads: what each declared view
+    reads, those that are held included. remade: makes the same as of an epoch with other views held, and others
+    computed anew by request.
+    """
 
     spark: SparkSession
     plans: Plans
@@ -114,14 +124,74 @@ class Assembly:
     replacing: Collection[str] | None
     kept: Mapping[str, str]
     rehearsal: Rehearsal
+    may_hold: frozenset[str]
+    held: Mapping[str, Fault]
+    idle: Mapping[str, Source]
+    reads: Mapping[str, tuple[str, ...]]
+    remade: Callable[[Mapping[str, Fault], Collection[str], int], Assembly]
+
+    @property
+    def taken(self) -> dict[str, Source]:
+        """The sources whose input epochs take: also of those that only held views read, for what mends these may be in
+        it.
+        """
+        return {**self.used, **self.idle}
 
     @property
     def steps(self) -> dict[str, Step]:
-        return self.plans.steps
+        held = {name: fault.step for name, fault in self.held.items() if fault.step is not None}
+        return {**self.plans.steps, **held}
+
+    def without(self, faults: Mapping[str, Fault], frontier: int, asked: Collection[str] = ()) -> Assembly:
+        """The same, with more views held: these, and what reads them. asked: views to be computed anew by request."""
+        held = with_their_readers({**self.held, **faults}, self.reads, self.catalog)
+        described = {name: self._described(name, fault) for name, fault in held.items()}
+        return self.remade(described, [name for name in asked if name not in held], frontier)
+
+    def _described(self, name: str, fault: Fault) -> Fault:
+        if name not in self.catalog.views:
+            return fault
+        return replace(fault, entry=self.catalog.views[name], step=self.plans.steps.get(name))
+
+    def blaming(self, changing: Changing | None, error: Exception, pool: str, *, starts: bool) -> Assembly:
+        """What is left of a change whose views could not be computed, once those are held that may be: new views, those
+        that were held before (whatever they say of errors), and where an app starts, those that mean something else.
+        Raises the error where none of these is to blame. Where nobody can tell which is, those that were held before
+        stay held.
+        """
+        if changing is None or changing.backfill is None:
+            raise error
+        rebuild, backfill = changing.rebuild, changing.backfill
+        new = {*rebuild.added, *(rebuild.changed if starts else ())}
+        wanted = {*changing.mending, *(new & self.may_hold)}
+        gone = self._gone(changing)
+        told = gone or faults_of(backfill.explained(error, reads_of(self.plans.steps), pool))
+        held = {view: fault for view, fault in told.items() if view in wanted}
+        if not told:
+            held = {view: Fault(text_of(error)) for view in changing.mending}
+        if not held:
+            raise error
+        return self.without(held, backfill.upto or changing.after, self.asked)
+
+    def _gone(self, changing: Changing) -> dict[str, Fault]:
+        """Views that read input that is gone."""
+        assert changing.backfill is not None
+        found: dict[str, Fault] = {}
+        for name, source in changing.backfill.sources.items():
+            files = changing.backfill.gone(name, source)
+            if files:
+                named = ", ".join(files[:_SHOWN]) + (", ..." if len(files) > _SHOWN else "")
+                cause = (
+                    f"it would have to be computed anew from all input, and {len(files)} of what source '{name}' gave "
+                    f"are gone: {named}. With app.source('{name}', ..., keep=True) rows outlast their files."
+                )
+                found |= {view: Fault(cause) for view in changing.rebuild.views if name in self.reads[view]}
+        return found
 
     def compare(self, claim: Claim, frontier: int) -> Rebuild:
         """What this asks for of a store; an error where it is more than the user has agreed to."""
         known = claim.store.catalog().views if frontier else self.catalog.views
+        known = {name: view for name, view in known.items() if name not in self.held}
         idle = idle_traces(claim.store.root, known, frontier)
         wanted = self.asked if frontier else ()
         root = str(claim.store.root)
@@ -169,14 +239,17 @@ class Assembly:
         rebuild = self.compare(claim, frontier)
         if not rebuild.views:
             return Changing(rebuild, None, frontier)
-        known = claim.store.catalog().views
+        catalog = claim.store.catalog()
+        known, mending = catalog.views, catalog.held.keys() & {*rebuild.views}
         how = self.computed(rebuild, beside=beside)
         held = {name: known[view] for name, view in how.nearest.items()}
         sources = {name: self.used[name] for name in how.sources}
         planned = how.planned
-        backfill = Backfill(self.spark, claim, planned.template, sources, held, planned.shards)
+        backfill = Backfill(
+            self.spark, claim, planned.template, sources, held, planned.shards, mending=bool(mending)
+        )
         backfill.begin()
-        return Changing(rebuild, backfill, frontier)
+        return Changing(rebuild, backfill, frontier, frozenset(mending))
 
     def place(self, claim: Claim, changing: Changing) -> None:
         """Put in place what is computed so far: nobody reads it before the rest is. Only in traces of which the store
@@ -205,12 +278,18 @@ class Assembly:
             live = set(known.traces()) - forced  # epochs go on in these: whatever is in them stays
             backfill.place([trace for trace in wanted if trace not in live], forced)
             placed = backfill.placed
+        newly = [name for name in self.held if name in known.views]
         had = {name for name in self.rejects if f"{name}_rejected" in known.views}
         begin_rejects(claim.store.root, claim.incarnation, self.rejects, had, epoch)
-        if placed:
+        if placed or newly:
             said = read_replication(claim.store.disk)
             flush_after(claim.store, said.persisted if said.incarnation == claim.incarnation else 0)
-        final = succeeding(self.catalog, known.views, rebuild, placed, claim.incarnation, epoch, kept)
+        lost = {
+            name for name, view in known.held.items() if not is_whole(claim, view.trace, view.shown(epoch))
+        }
+        was = {name: view for name, view in known.held.items() if name not in lost and view.last}
+        joined = succeeding(self.catalog, known.views, rebuild, placed, claim.incarnation, epoch, kept, was)
+        final = replace(joined, held=held_entries(self.held, known, lost, epoch))
         claim.write_catalog(final)
         crash_point("backfill.taken_up")
         if backfill is not None:
@@ -220,12 +299,30 @@ class Assembly:
             remove_trace(claim, trace)
         return final
 
-    def loop(self, started: Started) -> Running:
-        claim, past = started.claim, started.lineage.history
+    def note(self, claim: Claim, epoch: int) -> None:
+        """Have a store say what held views failed of last."""
+        known = claim.store.catalog()
+        lost = {name for name in self.held if name not in known.held}
+        claim.write_catalog(replace(known, held=held_entries(self.held, known, lost, epoch)))
+
+    def started(self, started: Started) -> tuple[Assembly, Running]:
+        """A loop that goes on from where a store is, and what it runs: views that fail and may be held are."""
+        claim, frontier = started.claim, started.lineage.history.frontier
         clear(claim)
-        changing = self.begin(claim, past.frontier)  # again: one that stood by was assembled long ago
-        if changing.backfill is not None:
-            changing.backfill.advance(past.frontier, EPOCH_POOL)
+        assembly = self
+        while True:
+            changing = None
+            try:
+                changing = assembly.begin(claim, frontier)  # again: one that stood by was assembled long ago
+                if changing.backfill is not None:
+                    changing.backfill.advance(frontier, EPOCH_POOL)
+            except (*FAILURES, SlipstreamError) as error:
+                assembly = assembly.blaming(changing, error, EPOCH_POOL, starts=True)
+            else:
+                return assembly, assembly.loop(started, changing)
+
+    def loop(self, started: Started, changing: Changing) -> Running:
+        claim, past = started.claim, started.lineage.history
         final = self.take_up(claim, changing, past.frontier, past.kept)
         claim.fence(past.frontier, [*final.traces(), *final.past_traces()])
         ledger = StoreLedger(
@@ -237,27 +334,43 @@ class Assembly:
             watching=Watching(claim.store.disk),
             traces=self._spans(final),
             upkeep=Upkeep(self._histories(final), _keeper(self.history, past)),
-            sources=self.used,
+            sources=self.taken,
             heal=lambda: heal_store(claim, self.durability.replicas, LocalWork(claim.store)),
         )
         options = Options(
             budgets=self._budgets(),
             watermarks=Watermarks(self.delays, past.watermarks, past.latest),
-            policy=Policy(limit=self.durability.max_unsafe, begins=self.plans.compiled.begins),
+            policy=Policy(
+                limit=self.durability.max_unsafe,
+                begins=self.plans.compiled.begins,
+                may_hold=self._may_hold,
+            ),
             computed_before=started.plan.frontier,
             forgetting=bool(self.durability.written),
             due=_is_due(final, past.frontier),
         )
-        loop = Loop(self._job(claim), self.used, ledger, past, options, self.clock)
+        loop = Loop(self._job(claim), self.taken, ledger, past, options, self.clock)
         return Running(loop, ledger, started, self.spark)
 
     def join(self, running: Running, changing: Changing) -> None:
         """Take the place of what a loop runs, between two of its epochs."""
         loop, claim = running.loop, running.started.claim
         final = self.take_up(claim, changing, loop.frontier, running.ledger.kept)
-        running.ledger.change(self._spans(final), self._histories(final), self.used)
+        running.ledger.change(self._spans(final), self._histories(final), self.taken)
         begins, due = self.plans.compiled.begins, _is_due(final, loop.frontier)
-        loop.change(self._job(claim), self.used, self._budgets(), self.delays, begins=begins, due=due)
+        loop.change(
+            self._job(claim),
+            self.taken,
+            self._budgets(),
+            self.delays,
+            begins=begins,
+            due=due,
+            may_hold=self._may_hold,
+        )
+
+    @property
+    def _may_hold(self) -> frozenset[str]:
+        return self.may_hold - self.held.keys()
 
     def _job(self, claim: Claim) -> SparkJob:
         return SparkJob(
@@ -269,12 +382,13 @@ class Assembly:
             late=self.late,
             reads=reads_of(self.plans.steps),
             clock=self.clock,
+            idle=self.idle,
         )
 
     def _budgets(self) -> dict[str, Budget]:
         return {
             name: _budget(source, self.target, self.settings.limits.get(name))
-            for name, source in self.used.items()
+            for name, source in self.taken.items()
         }
 
     def _spans(self, final: Catalog) -> dict[str, tuple[list[Span], ...]]:
@@ -311,24 +425,58 @@ def assemble(
     replacing: Collection[str] | None,
     compared: bool = True,
     kept: Mapping[str, str],
+    may_hold: Collection[str] = (),
+    held: Mapping[str, Fault] | None = None,
 ) -> Assembly:
-    """frontier: the newest epoch. compared: refuse at once what the user has not agreed to."""
-    known = claim.store.catalog().views if frontier else {}
+    """frontier: the newest epoch. compared: refuse at once what the user has not agreed to. held: views that are left
+    out.
+    """
+    held = held or {}
+
+    def remade(held: Mapping[str, Fault], asked: Collection[str], frontier: int) -> Assembly:
+        return assemble(
+            spark=spark,
+            claim=claim,
+            sources=sources,
+            views=views,
+            recomputed=recomputed,
+            placeholders=placeholders,
+            inputs=inputs,
+            shards=shards,
+            target=target,
+            history=history,
+            settings=settings,
+            clock=clock,
+            frontier=frontier,
+            durability=durability,
+            asked=asked,
+            replacing=replacing,
+            compared=False,
+            kept=kept,
+            may_hold=may_hold,
+            held=held,
+        )
+
+    there = claim.store.catalog() if frontier else Catalog()
+    shown = [view for view in there.held.values() if view.last]
     declared = Declared(
         spark=spark,
         sources=sources,
-        views=views,
-        recomputed=recomputed,
+        views={name: view for name, view in views.items() if name not in held},
+        recomputed=[name for name in recomputed if name not in held],
         placeholders=placeholders,
         shards=shards,
         settings=settings,
-        known={name: view.traces for name, view in known.items() if name not in asked},
+        known={name: view.traces for name, view in there.views.items() if name not in asked},
+        past=frozenset(trace for view in shown for trace in (view.trace, *(was.trace for was in view.past))),
     )
     plans = Plans(declared, claim.store.root)
     compiled = plans.compiled.views
     used = {source.name: sources[source.name] for source in plans.compiled.sources}
+    read = {name for view in held for name in inputs.get(view, ())} - used.keys()
+    idle = {name: sources[name] for name in sources if name in read}
     contents = {view.name: contents_of(plans, view) for view in compiled}
-    rejects = {name: rejects_of(source) for name, source in used.items() if source.can_reject}
+    rejects = {name: rejects_of(source) for name, source in {**used, **idle}.items() if source.can_reject}
     assembly = Assembly(
         spark=spark,
         plans=plans,
@@ -339,7 +487,7 @@ def assemble(
         late={each.name: each.trace for view in compiled for each in view.late},
         delays={name: delay for view in compiled for name, delay in view.watermarks.items()},
         catalog=catalog_of(sources, plans, contents, rejects),
-        inputs=inputs,
+        inputs={name: read for name, read in inputs.items() if name not in held},
         shards=shards,
         target=target,
         history=history,
@@ -350,6 +498,11 @@ def assemble(
         replacing=replacing,
         kept=kept,
         rehearsal=Rehearsal(spark, (plans.by_one_task, plans.by_shards), used),
+        may_hold=frozenset(may_hold),
+        held=held,
+        idle=idle,
+        reads=inputs,
+        remade=remade,
     )
     if compared:
         assembly.compare(claim, frontier)

@@ -25,10 +25,12 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 from slipstream.core.columns import DIFF
 from slipstream.core.crashing import crash_point, crash_points
-from slipstream.core.errors import MissingLayer
+from slipstream.core.errors import EpochFailed, MissingLayer
 from slipstream.dataflow.contents import Contents, Reading, places
 from slipstream.dataflow.task import EpochProperty
 from slipstream.epoch import Template
+from slipstream.epoch.diagnosis import Diagnosis
+from slipstream.epoch.spark_job import added_up
 from slipstream.observe.switching import Standing
 from slipstream.sources import Source
 from slipstream.sources.joined import joined
@@ -50,7 +52,8 @@ crash_points(
 @dataclass
 class Backfill:
     """Computes views in a store of their own. template: gives their plan. held: the views that are handed in, as the
-    catalog has them. upto: the epoch of the app up to which it is computed. placed: traces that are in place.
+    catalog has them. upto: the epoch of the app up to which it is computed. placed: traces that are in place. mending:
+    some of these views failed before, so rows that were taken back since are left out.
     """
 
     spark: SparkSession
@@ -61,6 +64,8 @@ class Backfill:
     shards: int
     upto: int = 0
     placed: set[str] = field(default_factory=set)
+    mending: bool = False
+    _tried: int = 0
     _epochs: list[tuple[int, int, int]] = field(default_factory=list)
     """Of each epoch of the backfill: its number, and the first and the last of the app's that it stands for."""
 
@@ -75,11 +80,26 @@ class Backfill:
 
     def advance(self, upto: int, pool: str = BACKFILL_POOL) -> None:
         """Compute what epochs have brought since, up to one that is computed."""
-        number = len(self._epochs) + 1
-        sent = EpochProperty(str(self.folder), number, self.claim.incarnation, self.shards)
+        self._tried = upto
+        number, sent = self._next()
         self.template.run(self.spark, self._frames(upto), sent, pool)
         self._epochs.append((number, self.upto + 1, upto))
         self.upto = upto
+
+    def explained(self, error: Exception, reads: Mapping[str, set[str]], pool: str) -> EpochFailed:
+        """What `advance` failed of when it raised this: in which views, and on which rows."""
+        _, sent = self._next()
+        diagnosis = Diagnosis(self.spark, self.template, lambda: self._frames(self._tried), sent, reads, pool)
+        return diagnosis.told(error)
+
+    def gone(self, name: str, source: Source) -> tuple[str, ...]:
+        """What cannot be read any more of the input that was consumed of a source."""
+        taken = read_whole(self.claim.store.disk).consumed(name)
+        return tuple(each for ranges in taken for each in source.left(ranges)[1])
+
+    def _next(self) -> tuple[int, EpochProperty]:
+        number = len(self._epochs) + 1
+        return number, EpochProperty(str(self.folder), number, self.claim.incarnation, self.shards)
 
     def place(self, wanted: Collection[str], replaced: Collection[str]) -> None:
         """Put traces in place, of those that are wanted: those that are replaced, and those that are not there whole.
@@ -88,9 +108,7 @@ class Backfill:
         crash_point("backfill.computed")
         root = self.claim.store.root
         for trace in wanted:
-            if trace not in self.placed and (
-                trace in replaced or not is_whole(root / trace, self.claim, self.upto)
-            ):
+            if trace not in self.placed and (trace in replaced or not is_whole(self.claim, trace, self.upto)):
                 remove_trace(self.claim, trace)
                 self.placed.add(trace)
         for trace in self.placed:
@@ -121,7 +139,7 @@ class Backfill:
                 frames[name] = joined(source, ranges)
         if upto > self.upto:
             frames |= {name: self._handed_in(entry, upto) for name, entry in self.held.items()}
-        return frames
+        return {name: added_up(frame) if self.mending else frame for name, frame in frames.items()}
 
     def _ranges(self, past: History, source: str, upto: int) -> list[object]:
         cuts = [cut.ranges for cut in past.cuts if self.upto < cut.epoch <= upto]
@@ -161,10 +179,10 @@ def remove_trace(claim: Claim, trace: str) -> None:
     shutil.rmtree(claim.store.root / trace, ignore_errors=True)
 
 
-def is_whole(directory: Path, claim: Claim, epoch: int) -> bool:
+def is_whole(claim: Claim, trace: str, epoch: int) -> bool:
     """Whether a trace holds all as of an epoch."""
     try:
-        names: list[LayerName] = claim.store.valid_layers("/".join(directory.parts[-3:]))
+        names: list[LayerName] = claim.store.valid_layers(trace)
         return bool(cover(names, epoch, Span.whole()))
     except (MissingLayer, FileNotFoundError):
         return False

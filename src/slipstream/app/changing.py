@@ -5,26 +5,41 @@ them, in a thread of its own: everything is compiled, the new views are computed
 meanwhile, until that is little; then, between two epochs, the last of it, and the loop goes on with the new plan. What
 is declared while one change is on its way is the next change.
 
-A change that fails leaves the app as it was. Whoever asks next is told, until something else is declared.
+A change that fails leaves the app as it was. Whoever asks next is told, until something else is declared. Of one that
+fails for views that may be held, the rest is made.
+
+Views are held (`holding`) by the run itself, between the epoch that failed and the same epoch without them: a change
+that is on its way then is begun anew, for it was compared with a store that is another by now. With every change that
+is made of what is declared, views that are held are tried again; and by themselves, beside the run, when it is time.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, replace
 
 from pyspark.sql import SparkSession
 
 from slipstream.app.assembly import Assembly, Changing, Running
+from slipstream.app.holding import Fault, Pauses, faults_of, told
 from slipstream.core.clock import Clock
-from slipstream.core.errors import ChangeFailed, ChangeHalfDone, SlipstreamError
+from slipstream.core.crashing import crash_point, crash_points
+from slipstream.core.errors import ChangeFailed, ChangeHalfDone, EpochFailed, SlipstreamError, listed
+from slipstream.epoch.loop import HELD, JOINED
 from slipstream.spark.jvm import text_of
+from slipstream.spark.session import BACKFILL_POOL, EPOCH_POOL
 from slipstream.store.catalog import Catalog
 from slipstream.store.events import fields
 from slipstream.store.store import Store
+
+crash_points(
+    hold__begun="it is known which views are at fault, and nothing is changed",
+    hold__done="views are held, and the epoch that they failed in is not computed yet",
+    hold__noted="what held views failed of when they were tried again is written down",
+)
 
 _LOG = logging.getLogger("slipstream.engine")
 _NEAR = 2  # epochs that may be left to be caught up between two epochs
@@ -43,13 +58,24 @@ class Wanted:
 
 
 class Changes:
-    """Brings an app that runs to what is declared. gate: held by whoever begins or ends a run, or works between two.
-    active: whether there is a run.
+    """Brings an app that runs to what is declared. latest: says what that is. gate: held by whoever begins or ends a
+    run, or works between two. active: whether there is a run.
     """
 
-    def __init__(self, running: Running, assembly: Assembly, version: int, clock: Clock) -> None:
+    def __init__(
+        self,
+        running: Running,
+        assembly: Assembly,
+        version: int,
+        clock: Clock,
+        latest: Callable[[], Wanted],
+    ) -> None:
         self.assembly, self.version = assembly, version
-        self._running, self._clock = running, clock
+        self._running, self._clock, self._latest = running, clock, latest
+        self._again = False
+        self._holds = 0  # how often the run has held views
+        self._pauses = Pauses().begun(clock.monotonic())
+        running.loop.holds = self.hold
         self._failed: tuple[int, ChangeFailed] | None = None
         self._half_done: ChangeHalfDone | None = None
         self._worker: threading.Thread | None = None
@@ -71,8 +97,31 @@ class Changes:
             self.active = False
 
     def made(self, version: int) -> bool:
-        """Whether the app is what is declared, or refused to be."""
-        return self.version == version or self._failure(version) is not None
+        """Whether the app is what is declared, or refused to be; and no view that is held is to be tried again."""
+        return not self._again and (self.version == version or self._failure(version) is not None)
+
+    def hold(self, error: EpochFailed) -> str:
+        """Go on without views that failed and what reads them, between two epochs; what is to be said of that."""
+        crash_point("hold.begun")
+        frontier, before = self._running.loop.frontier, self.assembly
+        assembly = before.without(faults_of(error), frontier)
+        changing = assembly.begin(self._running.started.claim, frontier)
+        if changing.backfill is not None:
+            changing.backfill.advance(frontier, EPOCH_POOL)
+        self._swap(assembly, changing)
+        self._holds += 1
+        self._pauses = self._pauses.begun(self._clock.monotonic())
+        crash_point("hold.done")
+        return told({name: held for name, held in assembly.held.items() if name not in before.held}, frontier)
+
+    def look_again(self) -> None:
+        """Try views again that are held, if it is time: beside the run, if there is one, else when the app is needed
+        next.
+        """
+        if self.assembly.held and self._worker is None and self._clock.monotonic() >= self._pauses.due:
+            self._again = True
+            if self.active:
+                self.beside()
 
     def check_whole(self) -> None:
         """Raise if a change was cut short where it could not be taken back."""
@@ -91,25 +140,19 @@ class Changes:
             if self.made(wanted.version):
                 return self.check(wanted.version)
             try:
-                assembly = wanted.assembled()
-                with self.gate:
-                    if not self.active:
-                        changing = self._begun(assembly, beside=False)
-                        self._advance(changing)
-                        return self._join(assembly, changing, wanted.version)
-                return self._make(wanted, assembly)
+                self._make(wanted, beside=False)
             except ChangeHalfDone:
                 raise
             except Exception as error:
                 raise self._refused(wanted, error) from None  # the log has the whole story
+            finally:
+                self._tried()
 
-    def beside(self, latest: Callable[[], Wanted]) -> None:
+    def beside(self) -> None:
         """Make a change beside a run, and whatever is declared meanwhile."""
         with self._done:
             if self._worker is None:
-                self._worker = threading.Thread(
-                    target=self._work, args=(latest,), name="slipstream-change", daemon=True
-                )
+                self._worker = threading.Thread(target=self._work, name="slipstream-change", daemon=True)
                 self._worker.start()
 
     def wait(self, version: Callable[[], int], timeout: float | None) -> bool:
@@ -129,22 +172,55 @@ class Changes:
                 spark.sparkContext.cancelJobGroup(_JOBS)
             worker.join(_TICK)
 
-    def _work(self, latest: Callable[[], Wanted]) -> None:
+    def _work(self) -> None:
         self._running.job_group(_JOBS)
         while True:
-            wanted = latest()
+            wanted = self._latest()
             with self._done:
                 if self.closed or self._half_done or self.made(wanted.version):
                     self._worker = None
                     return
             with self._lock:
                 try:
-                    self._make(wanted, wanted.assembled())
+                    self._make(wanted, beside=True)
                 except BaseException as error:  # Ctrl-C is one: it has ended the run
                     self._refused(wanted, error)
+                finally:
+                    self._tried()
 
-    def _make(self, wanted: Wanted, assembly: Assembly) -> None:
-        changing = self._begun(assembly, beside=True)
+    def _tried(self) -> None:
+        with self._done:
+            self._again = False
+            self._done.notify_all()
+
+    def _make(self, wanted: Wanted, *, beside: bool) -> None:
+        """Make a change, at once unless beside a run; without views that fail, if they may be held."""
+        began, assembly = self._clock.monotonic(), wanted.assembled()
+        while True:
+            holds = self._holds
+            changing: Changing | None = None
+            try:
+                with self.gate if not beside else nullcontext():
+                    beside = beside or self.active
+                    changing = self._begun(assembly, beside=beside)
+                    if not beside:
+                        self._advance(changing)
+                        self._end(assembly, changing, wanted.version)
+                if beside:
+                    self._make_beside(assembly, changing, wanted.version, holds)
+                break
+            except Exception as error:
+                if self.closed or isinstance(error, ChangeHalfDone):
+                    raise
+                if self._holds != holds:  # the store is another by now
+                    assembly = wanted.assembled()
+                else:
+                    pool = BACKFILL_POOL if beside else EPOCH_POOL
+                    assembly = assembly.blaming(changing, error, pool, starts=False)
+        now = self._clock.monotonic()
+        self._pauses = self._pauses.after(now, now - began)
+
+    def _make_beside(self, assembly: Assembly, changing: Changing, version: int, holds: int) -> None:
         rounds = 0
         self._advance(changing)
         if changing.backfill is not None and not changing.rebuild.forced:
@@ -152,14 +228,20 @@ class Changes:
         while self._left(changing) > _NEAR and rounds < _ROUNDS and not self.closed:
             rounds += 1
             self._advance(changing)
-        self._between(lambda: self._last(assembly, changing, wanted.version))
+
+        def last() -> None:
+            if self._holds != holds:
+                raise _Overtaken
+            self._last(assembly, changing, version)
+
+        self._between(last)
 
     def _last(self, assembly: Assembly, changing: Changing, version: int) -> None:
         if not changing.after and self._running.loop.frontier:  # the app's first epochs came meanwhile
             changing = self._begun(assembly, beside=True)
         if self._left(changing):
             self._advance(changing)
-        self._join(assembly, changing, version)
+        self._end(assembly, changing, version)
 
     def _left(self, changing: Changing) -> int:
         """How many epochs were computed that a change has not."""
@@ -172,17 +254,35 @@ class Changes:
         if changing.backfill is not None:
             changing.backfill.advance(self._running.loop.frontier)
 
+    def _end(self, assembly: Assembly, changing: Changing, version: int) -> None:
+        """The last of a change, while no epoch is in hand. Where nothing comes of it but that views stay held, the run
+        goes on with the plan that it has.
+        """
+        before, loop = self.assembly.held, self._running.loop
+        if version == self.version and before.keys() == assembly.held.keys() and not changing.rebuild.views:
+            assembly.note(self._running.started.claim, loop.frontier)
+            self.assembly = replace(self.assembly, held=assembly.held)
+            crash_point("hold.noted")
+        else:
+            self._join(assembly, changing, version)
+        self._tell(before)
+
+    def _tell(self, before: Mapping[str, Fault]) -> None:
+        """Say which views are held now, or for another reason than before, and which are not any more."""
+        loop, now = self._running.loop, self.assembly.held
+        held = {
+            name: fault
+            for name, fault in now.items()
+            if name not in before or (before[name].cause, before[name].row) != (fault.cause, fault.row)
+        }
+        if held:
+            loop.notice(HELD, told(held, loop.frontier))
+        back = [name for name in before if name not in now and name in self.assembly.catalog.views]
+        if back:
+            loop.notice(JOINED, f"from epoch {loop.frontier + 1} on again with {listed(back)}")
+
     def _join(self, assembly: Assembly, changing: Changing, version: int) -> None:
-        store = self._running.started.claim.store
-        before = store.catalog()
-        try:
-            assembly.join(self._running, changing)
-        except BaseException as error:
-            if _became_another(store, before):
-                self._half_done = ChangeHalfDone(str(store.root), text_of(error))
-                raise self._half_done from error
-            raise
-        self.assembly = assembly
+        self._swap(assembly, changing)
         told = changing.rebuild
         _LOG.info(
             "the app was changed",
@@ -194,6 +294,19 @@ class Changes:
         with self._done:
             self.version = version
             self._done.notify_all()
+
+    def _swap(self, assembly: Assembly, changing: Changing) -> None:
+        """Have the loop go on with another plan."""
+        store = self._running.started.claim.store
+        before = store.catalog()
+        try:
+            assembly.join(self._running, changing)
+        except BaseException as error:
+            if _became_another(store, before):
+                self._half_done = ChangeHalfDone(str(store.root), text_of(error))
+                raise self._half_done from error
+            raise
+        self.assembly = assembly
 
     def _between(self, work: Callable[[], None]) -> None:
         """Do something while no epoch is in hand: in the thread of the run if there is one; raises what it raises."""
@@ -237,6 +350,10 @@ class Changes:
             self._failed = (wanted.version, failure)
             self._done.notify_all()
         return failure
+
+
+class _Overtaken(Exception):
+    """The run has held views since a change began."""
 
 
 def _became_another(store: Store, before: Catalog) -> bool:

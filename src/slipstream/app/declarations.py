@@ -215,6 +215,9 @@ class Declarations:
         check_complete([definition], self.placeholders)
         now, before = self._analysed(definition, self.placeholders), self.definitions[name]
         if definition.maintain == before.maintain and self._means_the_same(self.views[name], now.frame):
+            if definition.on_error != before.on_error:
+                self.definitions[name] = replace(before, on_error=definition.on_error)
+                self.version += 1
             return self.placeholders[name]
         if not may_replace:
             raise NameTaken(name, "view", "replace its query with replace=True")

@@ -22,6 +22,7 @@ from slipstream.sources import Source
 
 Query = Callable[..., DataFrame]
 Maintain = Literal["incremental", "recompute"]
+OnError = Literal["stop", "hold"]
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,7 @@ class ViewDefinition:
     inputs: tuple[str, ...]
     query: Query
     maintain: Maintain = "incremental"
+    on_error: OnError = "stop"
 
     def frame(self, inputs: Iterable[DataFrame]) -> DataFrame:
         """What the query makes of its inputs."""

@@ -38,7 +38,9 @@ from slipstream.trace import epoch_layers
 
 @dataclass(frozen=True)
 class Declared:
-    """What plans are made of. known: the traces that views have in the store already, and go on with."""
+    """What plans are made of. known: the traces that views have in the store already, and go on with. past: those of
+    views that are held, which are nobody's any more.
+    """
 
     spark: SparkSession
     sources: Mapping[str, Source]
@@ -48,6 +50,7 @@ class Declared:
     shards: int
     settings: Settings
     known: Mapping[str, Collection[str]]
+    past: Collection[str] = ()
 
 
 class Plans:
@@ -191,6 +194,7 @@ def _to_compile(declared: Declared) -> plan.Declared:
         known=declared.known,
         session=session,
         hash_bits=declared.settings.hash_bits,
+        past=declared.past,
     )
 
 

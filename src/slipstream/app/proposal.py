@@ -14,6 +14,7 @@ from typing import Literal
 from slipstream.app.assembly import Assembly
 from slipstream.app.rebuild import Rebuild
 from slipstream.dataflow.contents import Contents
+from slipstream.observe import wording
 from slipstream.plan import differences
 from slipstream.sources import Source
 from slipstream.store.catalog import Catalog, ViewEntry
@@ -22,7 +23,7 @@ from slipstream.store.lineage import read_whole
 from slipstream.store.store import Store
 from slipstream.trace import Span, TraceReader
 
-What = Literal["goes on", "new", "replaced", "computed anew", "dropped"]
+What = Literal["goes on", "new", "tried again", "replaced", "computed anew", "dropped"]
 _LARGEST = 10  # epochs, of those with most rows, that tell the rate
 _SHOWN = 5
 _COUNTED = 1 << 20  # rows, of those that are stored, up to which those that are there are counted
@@ -147,7 +148,10 @@ def _views(assembly: Assembly, catalog: Catalog, rebuild: Rebuild, agreed: bool)
         if view.role != "view":
             continue
         what: What = "goes on"
-        if name in rebuild.added:
+        held = catalog.held[name].held if name in catalog.held else None
+        if held is not None:
+            what = "tried again"
+        elif name in rebuild.added:
             what = "new"
         elif name in rebuild.changed:
             what = "replaced"
@@ -155,6 +159,8 @@ def _views(assembly: Assembly, catalog: Catalog, rebuild: Rebuild, agreed: bool)
             what = "computed anew"
         why = differences(catalog.views[name], view) if what == "replaced" else []
         own = what == "replaced" and catalog.views[name].fingerprint != view.fingerprint
+        if held is not None:
+            why = [wording.held(held)]
         if what == "replaced" and not why:
             why = ["its query changed" if own else "what it reads is replaced"]
         asked = assembly.replacing is not None and name not in {*assembly.replacing, *assembly.asked}

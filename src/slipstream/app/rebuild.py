@@ -15,6 +15,9 @@ what it had alone or no longer does, is computed anew without being asked: no an
 one on (`store/catalog.py: Generation`). A view that was computed anew by request, in the place of its own traces, has
 lost its history; so has one whose query is again what it was before the one that it had, for its trace is taken anew.
 
+A view that is held goes on in nothing, so it is computed anew whatever it means by then, and nobody is asked; what it
+was up to then is a generation of its, shown as of its last epoch.
+
 A trace that a view keeps for an operator of a kind that exists no more (`_REMOVED`) may be missing, if it is the view's
 own and holds no rows.
 """
@@ -25,6 +28,7 @@ import json
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 
 from slipstream.core.errors import MissingLayer, UnknownView, ViewChanged
 from slipstream.dataflow.contents import Contents
@@ -99,13 +103,20 @@ def succeeding(
     incarnation: int,
     epoch: int,
     kept: int,
+    held: Mapping[str, ViewEntry] = MappingProxyType({}),
 ) -> Catalog:
     """The catalog as it is to be once views are computed anew up to an epoch. placed: traces that were put in place.
-    kept: the epoch before which history was let go.
+    kept: the epoch before which history was let go. held: views that were, and can be read as they were.
     """
     views = {}
     for name, view in declared.views.items():
         before = known.get(name)
+        was = held.get(name)
+        if was is not None and was.trace not in placed:
+            shown = Generation(was.since, epoch, was.schema, was.contents, was.order, was.last)
+            past = (*_still_there(was.past, placed, kept), shown)
+            views[name] = replace(view, rebuilt=max(incarnation, was.rebuilt + 1), since=epoch + 1, past=past)
+            continue
         if before is None:
             rebuilt = incarnation if name in rebuild.views else 0
             views[name] = replace(view, rebuilt=rebuilt, since=epoch)
@@ -118,8 +129,8 @@ def succeeding(
         elif _reading(before) == _reading(view):
             views[name] = replace(view, rebuilt=rebuilt, since=before.since, past=past)
         else:
-            was = Generation(before.since, epoch, before.schema, before.contents, before.order)
-            past = (*past, was) if before.since <= epoch else past
+            gave = Generation(before.since, epoch, before.schema, before.contents, before.order)
+            past = (*past, gave) if before.since <= epoch else past
             views[name] = replace(view, rebuilt=rebuilt, since=epoch + 1, past=past)
     return replace(declared, views=views)
 

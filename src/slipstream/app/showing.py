@@ -16,6 +16,9 @@ from slipstream.core.errors import SlipstreamError
 from slipstream.observe import Backlog, Status
 from slipstream.observe.pictures import AppPicture, Sample, ViewPicture, fresh
 
+Now = tuple[int, DataFrame, str | None]
+"""A view's rows, as of which epoch, and what else is to be said."""
+
 
 @dataclass(frozen=True)
 class Told:
@@ -50,15 +53,16 @@ def app_picture(told: Told, clock: Clock) -> AppPicture:
 
 
 def view_picture(
-    told: Told, name: str, read: Callable[[], tuple[int, DataFrame]], rows: int, before: Sample | None = None
+    told: Told, name: str, read: Callable[[], Now], rows: int, before: Sample | None = None
 ) -> ViewPicture:
     """A view with its first rows; before: the picture before, to tell which are new."""
-    epoch, frame = read()
+    epoch, frame, said = read()
     taken = [tuple(row) for row in frame.limit(rows + 1).collect()]
     shown = tuple(taken[:rows])
     new = fresh(before.rows, shown) if before is not None else frozenset()
     sample = Sample(tuple(frame.dtypes), shown, len(taken) > rows, new)
-    return ViewPicture(name, told.name, epoch, sample, note=None if shown else "no rows")
+    notes = [each for each in (said, None if shown else "no rows") if each]
+    return ViewPicture(name, told.name, epoch, sample, note="; ".join(notes) or None)
 
 
 def declared_picture(
@@ -66,7 +70,7 @@ def declared_picture(
     name: str,
     kind: str,
     frame: DataFrame,
-    read: Callable[[], tuple[int, DataFrame]],
+    read: Callable[[], Now],
     plan: Callable[[], str],
     rows: int,
 ) -> ViewPicture:

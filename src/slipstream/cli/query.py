@@ -52,7 +52,7 @@ def answer(spark: SparkSession, store: Store, text: str, epoch: int, limit: int)
 
 def _analysed(spark: SparkSession, store: Store, text: str, epoch: int) -> DataFrame:
     """The query as a DataFrame: each view that Spark does not find is loaded, so only those that are read are."""
-    views = store.catalog().views
+    views = store.catalog().readable
     left = {name.lower(): name for name in views}
     while True:
         try:

@@ -46,6 +46,8 @@ def status_picture(status: Status, now: float) -> RenderableType:
     for view in status.views:
         if view.problem is not None:
             head.append(f"\nthe view '{view.name}': {view.problem}", "red")
+        if view.held is not None:
+            head.append(f"\nthe view '{view.name}' is {wording.held(view.held)}", "red")
     if status.computed_at is None:
         return Group(head, Text(NO_EPOCH), *_apart(*_sources(status)))
     ago = wording.span(now - status.computed_at)
@@ -87,7 +89,10 @@ def _views(status: Status) -> Table:
     for view in status.views:
         counted = Text(f"{view.rows:,}" if view.exact else f"about {view.rows:,}")
         rows = counted if view.problem is None else Text("damaged", "red")
-        reach = f"epochs {view.oldest:,} to {status.epoch:,}"
+        last = status.epoch if view.held is None else view.held.last
+        reach = Text(f"epochs {view.oldest:,} to {last:,}")
+        if view.held is not None:
+            reach.append(", held", "red")
         owed = [Text(f"{view.debts:,}", "yellow" if view.debts else "")] if owing else []
         sizes = [f"{view.layers:,}", wording.size(view.bytes), wording.size(view.to_merge)]
         made.add_row(view.name, rows, *owed, *sizes, reach)

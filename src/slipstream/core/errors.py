@@ -75,6 +75,17 @@ class SessionWarning(UserWarning):
     """A Spark session works, but is not set up as Slipstream would set it up."""
 
 
+class HeldWarning(UserWarning):
+    """A view that is read is held, so it is not as of the newest epoch."""
+
+    def __init__(self, view: str, last: int, cause: str, row: str, because: str) -> None:
+        why = f"because '{because}' is, which it reads" if because else f"and fails: {cause}\n{row}".rstrip()
+        super().__init__(
+            f"the view '{view}' is held, {why}\nIt is shown as of epoch {last}. It goes on once that is mended: by its "
+            f"input, with app.view(..., replace=True), or in the program; app.rebuild({because or view!r}) tries again."
+        )
+
+
 class RecoveryWarning(UserWarning):
     """A store was mended before its app could go on."""
 
@@ -292,6 +303,28 @@ class HistoryBegins(SlipstreamError):
         super().__init__(
             f"The history of '{view}' begins with epoch {since}: the view was added, or computed anew, after that "
             f"epoch, and epoch {asked} was asked for. Ask for epoch {since} or later."
+        )
+
+
+class HeldElsewhere(SlipstreamError):
+    """What a held view showed is not in this store."""
+
+    def __init__(self, view: str, last: int) -> None:
+        super().__init__(
+            f"'{view}' is held at epoch {last}, and what it was then is not here: what a held view shows is in the "
+            "store that it was held in, not on replicas. It is computed anew once it is mended; `slipstream status` "
+            "says what it fails of."
+        )
+
+
+class HoldNeedsInput(SlipstreamError):
+    """A view that is to be held if it fails reads input that is forgotten, so it could never catch up."""
+
+    def __init__(self, view: str, source: str) -> None:
+        super().__init__(
+            f"view '{view}' was declared with on_error='hold', and reads source '{source}', which forgets its input "
+            "(after_safe=) and keeps no rows. A held view catches up by being computed anew from all that was taken, "
+            f"and that would be gone. Write app.source('{source}', ..., keep=True), or leave out on_error='hold'."
         )
 
 
@@ -553,14 +586,25 @@ def _when(clock: float) -> str:
 class EpochFailed(SlipstreamError):
     """An epoch's job failed. `views`: those that failed of themselves, if that could be found out."""
 
-    def __init__(self, epoch: int, frontier: int, causes: dict[str, str], log: str | None = None) -> None:
-        """log: the file that has the whole story."""
+    def __init__(
+        self,
+        epoch: int,
+        frontier: int,
+        causes: Mapping[str, str],
+        log: str | None = None,
+        rows: Mapping[str, str] | None = None,
+    ) -> None:
+        """causes: by view, or of none in particular. log: the file that has the whole story. rows: on which row a view
+        fails, where that is known.
+        """
+        self.causes, self.rows = dict(causes), dict(rows or {})
         self.views = tuple(view for view in causes if view)
         where = (
             f" in {'view' if len(self.views) == 1 else 'views'} {listed(self.views)}" if self.views else ""
         )
         told = "\n".join(
-            f"Cause{f' in {view}' if view else ''}: {cause.rstrip()}" for view, cause in causes.items()
+            f"Cause{f' in {view}' if view else ''}: {(cause + self.rows.get(view, '')).rstrip()}"
+            for view, cause in causes.items()
         )
         story = f"\nThe whole story is in {log}." if log is not None else ""
         super().__init__(

@@ -296,7 +296,8 @@ def strangers_of(family: Family, catalog: Catalog) -> set[Layer]:
     computed anew held when its history began was made by no epoch.
     """
     local, chain = family.local, family.chain
-    begun = {trace: view.since for view in catalog.views.values() for trace in (view.trace, *view.traces)}
+    begun = {trace: view.since for view in catalog.readable.values() for trace in (view.trace, *view.traces)}
+    begun |= {was.trace: was.since for view in catalog.readable.values() for was in view.past}
     by_epoch: dict[tuple[str, int, int], list[LayerName]] = {}
     for trace, name in local.digests:
         if name.single and name.lo > begun.get(trace, 0) and _counts(chain, name):

@@ -23,6 +23,7 @@ from datetime import datetime
 
 from slipstream.core.errors import (
     EndsBeforeItBegins,
+    HeldElsewhere,
     HistoryBegins,
     HistoryLetGo,
     HistoryLost,
@@ -78,7 +79,8 @@ def check_there(store: Store, view: str, as_of: int, since: int | None, *, base:
     if since is not None and since > as_of:
         raise EndsBeforeItBegins(view, since, as_of)
     entry = store.view(view)
-    stretches = [(entry.at(as_of), as_of, as_of)] if since is None else entry.between(since, as_of)
+    was = entry.at(as_of)
+    stretches = [(was, 0, was.shown(as_of))] if since is None else entry.between(since, as_of)
     for was, after, upto in stretches:
         later = None if was.since == entry.since else entry.since
         _check_stretch(store, view, was, upto, None if since is None else after, later, base=base)
@@ -90,18 +92,22 @@ def _check_stretch(
     """The same of a view as it was from one epoch to another. later: since when it is what it is now, if this is its
     past: that is not on replicas.
     """
+    if entry.last == 0:  # it was held before it had a first row
+        return
     for _ in range(_ATTEMPTS):  # a merger may be quicker
         names = store.valid_layers(entry.trace)
         if _is_there(names, as_of, since, base=base):
             return
     history = read_lineage(store.disk).history
-    frontier, asked = history.frontier, as_of if since is None else since
+    frontier, asked = entry.shown(history.frontier), as_of if since is None else since
     if asked < entry.since <= frontier:
         raise HistoryBegins(view, asked, entry.since)
     if later is not None:
         if asked >= history.kept:
             raise HistoryBegins(view, asked, later)
         return
+    if entry.last is not None and not _is_there(names, entry.last, None, base=False):
+        raise HeldElsewhere(view, entry.last)
     kept = min(max(history.kept, entry.since), frontier)
     left = readable_from(names, frontier, Span.whole())
     if asked < left and _is_there(names, frontier, None, base=False):

@@ -19,30 +19,35 @@ from slipstream.dataflow.task import EpochProperty
 from slipstream.epoch.culprit import MOST_ROWS, Tables, culprits
 from slipstream.epoch.template import FAILURES, Template
 from slipstream.spark.jvm import text_of
+from slipstream.spark.session import EPOCH_POOL
 from slipstream.store.layout import EVENTS
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """An epoch to look into. frames: makes its input, anew each time. reads: the views that each view reads."""
+    """An epoch to look into. frames: makes its input, anew each time. reads: the views that each view reads. pool: of
+    Spark's scheduler.
+    """
 
     spark: SparkSession
     template: Template
     frames: Callable[[], Mapping[str, DataFrame]]
     sent: EpochProperty
     reads: Mapping[str, set[str]]
+    pool: str = EPOCH_POOL
 
     def told(self, error: Exception) -> EpochFailed:
         """The error of an epoch whose job failed with another one."""
         try:
-            failed = self.template.failing(self.spark, self.frames(), self.sent)
+            failed = self.template.failing(self.spark, self.frames(), self.sent, self.pool)
         except FAILURES:  # already the input cannot be read
             failed = {}
         causes = self._causes(failed)
         blamed = self._culprits(causes) if causes else {}
-        told = {view: cause + blamed.get(view, "") for view, cause in causes.items()}
         log = str(Path(self.sent.root) / EVENTS / "engine.log")
-        return EpochFailed(self.sent.epoch, self.sent.epoch - 1, told or {"": text_of(error)}, log)
+        return EpochFailed(
+            self.sent.epoch, self.sent.epoch - 1, causes or {"": text_of(error)}, log, rows=blamed
+        )
 
     def _causes(self, failed: Mapping[str, BaseException]) -> dict[str, str]:
         """Of views that fail, those that do not merely read another that does."""
@@ -65,7 +70,7 @@ class Diagnosis:
             parts = {
                 name: self.spark.createDataFrame(each, frames[name].schema) for name, each in given.items()
             }
-            return self.template.failure(self.spark, view, parts, self.sent) is not None
+            return self.template.failure(self.spark, view, parts, self.sent, self.pool) is not None
 
         found = culprits(fails, tables)
         shown = {

@@ -29,7 +29,7 @@ from typing import Protocol
 
 from slipstream.core.clock import Clock
 from slipstream.core.crashing import crash_point, crash_points
-from slipstream.core.errors import SlipstreamError, StoreTrouble
+from slipstream.core.errors import EpochFailed, SlipstreamError, StoreTrouble
 from slipstream.epoch.behind import Behind, Forgetful
 from slipstream.epoch.cut import Budget
 from slipstream.epoch.interrupts import Shield
@@ -50,6 +50,7 @@ from slipstream.epoch.machine import (
     Finished,
     Heal,
     Healed,
+    Hold,
     Look,
     Looked,
     Policy,
@@ -85,6 +86,8 @@ crash_points(
 
 _LEVELS = {"info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 _LOG = logging.getLogger("slipstream.engine")
+HELD, JOINED = "held", "goes on"
+"""What is said when views are held, and when they have caught up."""
 _FORGET_EVERY = 1.0  # seconds between two looks for what became safe meanwhile
 
 
@@ -187,6 +190,8 @@ class Loop:
         self.listeners: list[Callable[[EpochReport], None]] = []
         self.turns: list[Callable[[int], None]] = []
         self.notices: list[Callable[[str], None]] = []
+        self.holds: Callable[[EpochFailed], str] | None = None
+        """Makes the plan one without views that failed, by `change`, and says so."""
 
     @property
     def frontier(self) -> int:
@@ -269,16 +274,18 @@ class Loop:
         *,
         begins: bool,
         due: bool,
+        may_hold: frozenset[str] = frozenset(),
     ) -> None:
         """Go on with another job and other inputs, from the next epoch on. Between two epochs. How much is taken of an
         input is as it was, where it was one before. due: the next epoch is computed even if there is no input.
+        may_hold: views without which an epoch is computed if they fail.
         """
         self._job, self._inputs = job, inputs
         self._budgets = {name: self._budgets.get(name, budget) for name, budget in budgets.items()}
         self._watermarks = replace(self._watermarks, delays=delays)
         if self._behind is not None:
             self._behind.inputs = inputs
-        policy = replace(self._state.policy, begins=begins)
+        policy = replace(self._state.policy, begins=begins, may_hold=may_hold)
         self._state = replace(self._state, policy=policy, due=due)
 
     def wake(self) -> None:
@@ -329,6 +336,8 @@ class Loop:
                 return Explained(self._job.explained(self._given(cut, failing), error))
             case Discard(after=after):
                 self._ledger.discard(after)
+            case Hold(error=error):
+                self._hold(error)
             case Heal():
                 return Healed(self._ledger.heal())
             case Probe():
@@ -336,6 +345,15 @@ class Loop:
             case Wait():
                 self._wait(question)
         return Done()
+
+    def _hold(self, error: EpochFailed) -> None:
+        if self.holds is None:
+            raise error
+        self._show(Say("warning", HELD, self.holds(error)))
+
+    def notice(self, event: str, text: str) -> None:
+        """Tell the user, and those who read the events, of something that is no matter of the loop's own."""
+        self._show(Say("warning", event, text))
 
     def _look(self) -> Looked:
         self.do_changes()

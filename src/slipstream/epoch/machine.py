@@ -19,7 +19,8 @@ answer, and until it has come nothing else is decided: so there is never more th
 | Probe | the disk fails | Wait and Probe until it does not; then what failed is asked again |
 | Probe | the disk is well | of a job that was hindered (no room, a replica away): Wait, Discard, Look |
 | | | of one that found a damaged layer: Discard, Heal, Look (so it is computed again), or Stop |
-| | | of any other: Drop, Explain, Discard, Stop |
+| | | of any other: Drop, Explain, Discard; then Hold, if all views at fault may be held, else Stop |
+| Hold | done | Look: the same cut is computed, without these views |
 | any | `Superseded` | Stop, and nothing else: what is there belongs to the successor |
 | any | `StoreTrouble` | Wait and Probe until it is over; then what failed is asked again |
 
@@ -31,6 +32,10 @@ One that was computed before is not dropped: its input is not at fault, and othe
 **Catching up.** A run that is to catch up waits for input that was there when it first looked and may not be taken yet,
 because its writer may not be done; it does not wait for any that came later.
 
+**Holding.** A view that may be held (`Policy.may_hold`) does not end the run: it is held, with whatever reads it, by a
+change of the plan that the shell makes, and the epoch is computed without it. Only if all views at fault may be. A view
+that is held is not held again, so an epoch is computed at most once more than there are views that may be.
+
 **Publishing.** The record of a computed epoch is made once. If it cannot be appended, it is kept and appended later,
 even by a later `run`; the epoch is not computed a second time.
 
@@ -41,12 +46,14 @@ from __future__ import annotations
 
 import errno
 import re
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from slipstream.core.errors import (
     CannotHeal,
     DamagedLayer,
+    EpochFailed,
     JobHindered,
     LayerAway,
     MissingLayer,
@@ -73,7 +80,8 @@ UNLIMITED = Exposure()
 class Policy:
     """limit: how much may be unsafe before input has to wait. begins: whether the first epoch is computed even if there
     is no input. Pauses in seconds: without input, and while the disk fails. beat_within: the longest wait without a
-    sign of life. heals: how often an epoch is computed again because of damaged layers.
+    sign of life. heals: how often an epoch is computed again because of damaged layers. may_hold: views without which
+    an epoch is computed if they fail.
     """
 
     limit: Exposure = UNLIMITED
@@ -84,6 +92,7 @@ class Policy:
     longest_trouble: float = 5.0
     beat_within: float = 0.5
     heals: int = 3
+    may_hold: frozenset[str] = frozenset()
 
 
 # Events
@@ -257,6 +266,14 @@ class Discard:
 
 
 @dataclass(frozen=True)
+class Hold:
+    """Go on without some views, and what reads them. Done."""
+
+    epoch: int
+    error: EpochFailed
+
+
+@dataclass(frozen=True)
 class Heal:
     """Replace damaged layers from replicas. Healed."""
 
@@ -284,6 +301,7 @@ Question = (
     | Drop
     | Explain
     | Discard
+    | Hold
     | Heal
     | Probe
     | Wait
@@ -376,6 +394,10 @@ class State:
             case Discard(after=after):
                 _hold(after == self.frontier, "only what is not published is discarded")
                 _hold(self.record is None, "what may be published is not discarded")
+            case Hold(epoch=epoch, error=error):
+                _hold(epoch == self.frontier + 1 and self.record is None, "an epoch that failed is held from")
+                _hold(bool(error.views), "some view is at fault")
+                _hold(self.policy.may_hold.issuperset(error.views), "only views that may be held are")
             case TakeInput(epoch=epoch):
                 _hold(not self.pending and epoch == self.frontier + 1, "pending cuts come before new input")
 
@@ -419,6 +441,8 @@ def decide(state: State, event: Event) -> Decision:
             return _ask(replace(state, error=error), Discard(state.frontier))
         case Discard(), Done():
             return _discarded(state)
+        case Hold(error=error), Done():
+            return _without(state, error.views)
         case Heal(), Healed(layers=layers):
             return _healed(state, layers)
         case Probe(), Probed(trouble=trouble):
@@ -536,9 +560,18 @@ def _explain(state: State) -> Decision:
 def _discarded(state: State) -> Decision:
     if state.damage is not None:
         return _ask(state, Heal())
-    if state.error is not None:
-        return _stop(state, state.error)
-    return _next(state)
+    match state.error:
+        case None:
+            return _next(state)
+        case EpochFailed(views=views) as failed if views and state.policy.may_hold.issuperset(views):
+            return _ask(state, Hold(state.frontier + 1, failed))
+    return _stop(state, state.error)
+
+
+def _without(state: State, held: Collection[str]) -> Decision:
+    """Views are held: the epoch is computed without them."""
+    policy = replace(state.policy, may_hold=state.policy.may_hold - set(held))
+    return _next(replace(state, policy=policy))
 
 
 def _healed(state: State, layers: tuple[str, ...]) -> Decision:
@@ -571,6 +604,8 @@ def _failed(state: State, error: Exception) -> Decision:
             return _ask(state, Discard(state.frontier))
         case Probe() if cause in ("trouble", "hindered"):
             return _probed(state, _as_trouble(error, state.frontier + 1))
+        case Hold() if cause not in ("trouble", "hindered"):
+            return _stop(state, error)
         case Heal() if cause != "trouble":
             assert state.damage is not None
             return _stop(state, CannotHeal(state.frontier, str(state.damage), str(error)))

@@ -27,7 +27,7 @@ class EpochReport:
 
 @dataclass
 class Summary:
-    """What `run` did."""
+    """What `run` did. held: the views that are held at its end."""
 
     epochs: int = 0
     rows: int = 0
@@ -35,6 +35,7 @@ class Summary:
     rejected: int = 0
     late: int = 0
     latencies: list[float] = field(default_factory=list)
+    held: tuple[str, ...] = ()
 
     def add(self, report: EpochReport) -> None:
         self.epochs += 1
@@ -62,7 +63,8 @@ class Summary:
             f"epoch p50 {self.p50 * 1000:.0f} ms, p99 {self.p99 * 1000:.0f} ms"
         )
         text += f", {self.rejected:,} rows rejected" if self.rejected else ""
-        return f"{text}, {self.late:,} rows late" if self.late else text
+        text += f", {self.late:,} rows late" if self.late else ""
+        return f"{text}, held: {', '.join(self.held)}" if self.held else text
 
 
 def percentile(values: Sequence[float], percent: float) -> float:

@@ -75,8 +75,8 @@ class Place:
 @dataclass(frozen=True)
 class SparkJob:
     """Computes epochs with an app's plans. rejects: by source. late: the traces of late rows, by view. reads: the views
-    that each view reads, directly or not. token: by which it knows what its tasks say of themselves. last_rows: of each
-    source in the last epoch that read it.
+    that each view reads, directly or not. idle: sources that only views read that are held. token: by which it knows
+    what its tasks say of themselves. last_rows: of each source in the last epoch that read it.
     """
 
     spark: SparkSession
@@ -87,6 +87,7 @@ class SparkJob:
     late: Mapping[str, str]
     reads: Mapping[str, set[str]]
     clock: Clock
+    idle: Mapping[str, Judging] = field(default_factory=dict)
     token: str = field(default_factory=lambda: uuid.uuid4().hex)
     last_rows: dict[str, int] = field(default_factory=dict)
 
@@ -110,10 +111,11 @@ class SparkJob:
         self.plans.took(planned, rows, self.clock.monotonic() - began)
         self.last_rows.update(outcome.rows)
         writer = writer_in(self.place.root, self.place.incarnation)
-        write_rejects(cut, outcome.bad, self.rejects, self.inputs, writer)
+        bad = {**outcome.bad, **self._bad_of_idle(cut)}
+        write_rejects(cut, bad, self.rejects, {**self.inputs, **self.idle}, writer)
         return Result(
             rows=sum(outcome.rows.values()),
-            rejected=outcome.bad,
+            rejected=bad,
             late=self._late_rows(cut.epoch),
             times=outcome.times,
             steps={"frame": reading, **outcome.steps},
@@ -152,7 +154,7 @@ class SparkJob:
 
     def _frames(self, given: Given) -> dict[str, DataFrame]:
         frames = {name: self.inputs[name].frame(taken) for name, taken in self._read(given.cut).items()}
-        return {name: _added_up(frame) if given.failing else frame for name, frame in frames.items()}
+        return {name: added_up(frame) if given.failing else frame for name, frame in frames.items()}
 
     def _sent(self, given: Given, planned: Planned) -> EpochProperty:
         return EpochProperty(
@@ -165,6 +167,12 @@ class SparkJob:
             token=self.token,
         )
 
+    def _bad_of_idle(self, cut: Cut) -> dict[str, int]:
+        """How many bad rows a cut has that nothing in the plan reads: of the epoch in which views were held."""
+        idle = [name for name in self.idle if name in cut.ranges and name in self.rejects]
+        counts = {name: self.rejects[name].read(cut.ranges[name]).num_rows for name in idle}
+        return {name: count for name, count in counts.items() if count}
+
     def _late_rows(self, epoch: int) -> dict[str, int]:
         """How many rows came too late for each operator that follows event time."""
         counts = {}
@@ -174,7 +182,7 @@ class SparkJob:
         return {view: count for view, count in counts.items() if count}
 
 
-def _added_up(frame: DataFrame) -> DataFrame:
+def added_up(frame: DataFrame) -> DataFrame:
     """Rows with their diffs added up, where they have diffs: without those that were taken back."""
     if DIFF not in frame.columns:
         return frame

@@ -119,22 +119,31 @@ class Template:
         return found
 
     def failing(
-        self, spark: SparkSession, frames: Mapping[str, DataFrame], sent: EpochProperty
+        self,
+        spark: SparkSession,
+        frames: Mapping[str, DataFrame],
+        sent: EpochProperty,
+        pool: str = EPOCH_POOL,
     ) -> dict[str, BaseException]:
         """The views that fail over these inputs, each tried alone, and what each fails of. For an epoch that failed:
         the layers that this writes are not to be kept.
         """
         pairs = self._all_inputs(frames, sent)
-        with _told(spark, sent):
+        with _told(spark, sent, pool):
             tried = {view: self._failure(view, pairs) for view in self._program.views}
         return {view: error for view, error in tried.items() if error is not None}
 
     def failure(
-        self, spark: SparkSession, view: str, frames: Mapping[str, DataFrame], sent: EpochProperty
+        self,
+        spark: SparkSession,
+        view: str,
+        frames: Mapping[str, DataFrame],
+        sent: EpochProperty,
+        pool: str = EPOCH_POOL,
     ) -> BaseException | None:
         """What one view fails of over these inputs, if it does."""
         pairs = self._all_inputs(frames, sent)
-        with _told(spark, sent):
+        with _told(spark, sent, pool):
             return self._failure(view, pairs)
 
     def _failure(self, view: str, pairs: list[tuple[Node, Node]]) -> BaseException | None:

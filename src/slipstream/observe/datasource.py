@@ -120,7 +120,8 @@ class _Asked:
         """What reads some columns of it."""
         root = str(self.root)
         if self.since is None:
-            return Reading(Contents.described(self.entry.contents).only(columns), root, _SPANS, self.as_of)
+            epoch = self.entry.shown(self.as_of)
+            return Reading(Contents.described(self.entry.contents).only(columns), root, _SPANS, epoch)
         stretches = [
             (Contents.described(was.contents), since, until)
             for was, since, until in self._now.between(self.since, self.as_of)

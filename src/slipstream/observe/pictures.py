@@ -173,7 +173,7 @@ def fresh(before: Sequence[tuple[object, ...]], now: Sequence[tuple[object, ...]
 
 
 def _views(status: Status, declared: Mapping[str, str]) -> str:
-    rows = [[*_view(each), f"{each.oldest:,} to {status.epoch:,}"] for each in status.views]
+    rows = [[*_view(each), _reach(each, status.epoch)] for each in status.views]
     rows += [[escape(name), "not computed yet", "", ""] for name, kind in declared.items() if kind == "view"]
     return _listed(["view", "rows", "size", "time travel, epochs"], rows, numbers={1, 2})
 
@@ -185,6 +185,13 @@ def _view(view: ViewStatus) -> list[str]:
     if view.debts:
         counted += f' <span class="ss-wait">{view.debts:,} owed</span>'
     return [escape(view.name), counted, wording.size(view.bytes)]
+
+
+def _reach(view: ViewStatus, epoch: int) -> str:
+    if view.held is None:
+        return f"{view.oldest:,} to {epoch:,}"
+    why = escape(_cut(wording.held(view.held)))
+    return f'{view.oldest:,} to {view.held.last:,} <span class="ss-bad">{why}</span>'
 
 
 def _sources(status: Status, declared: Mapping[str, str]) -> str:

@@ -22,7 +22,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from slipstream.core.errors import DamagedLayer, MissingLayer
+from slipstream.core.errors import DamagedLayer, HeldElsewhere, MissingLayer
 from slipstream.dataflow.contents import Contents
 from slipstream.durability.board import read_replication
 from slipstream.durability.frontiers import Frontiers, frontiers
@@ -30,7 +30,7 @@ from slipstream.durability.newest import find_newest, newest_epoch
 from slipstream.epoch.machine import GOING_ON, WAITING
 from slipstream.epoch.report import percentile
 from slipstream.observe.consumed import Consumed, consumed
-from slipstream.store.catalog import Catalog, SourceEntry, ViewEntry
+from slipstream.store.catalog import Catalog, HeldSince, SourceEntry, ViewEntry
 from slipstream.store.disk import trouble_of
 from slipstream.store.events import read_events
 from slipstream.store.history import History
@@ -59,7 +59,7 @@ class ViewStatus:
     """One view. oldest: time travel reaches back to this epoch. layers, bytes: of all traces that it keeps. to_merge:
     bytes of layers that are due to be merged. debts: rows that were taken away before they came, and have not come yet,
     in that of its traces that has most of them; groups, where a trace has totals. problem: why its rows cannot be
-    counted, if they cannot.
+    counted, if they cannot. held: since when and why it is held, if it is; then all is told as of its last epoch.
     """
 
     name: str
@@ -71,6 +71,7 @@ class ViewStatus:
     to_merge: int = 0
     problem: str | None = None
     debts: int = 0
+    held: HeldSince | None = None
 
 
 @dataclass(frozen=True)
@@ -155,7 +156,8 @@ def _taken(store: Store, now: float) -> Status:
         p99=percentile(latencies, 99),
         pending=past.pending[0].epoch if past.pending else None,
         views=tuple(
-            _view(store, name, entry, past.frontier, problem) for name, entry in catalog.views.items()
+            _view(store, name, entry, entry.shown(past.frontier), problem)
+            for name, entry in catalog.readable.items()
         ),
         sources=_sources(catalog.sources, past),
         latest=tuple(_epoch(each) for each in past.computed[-LATEST:]),
@@ -202,14 +204,16 @@ def _view(store: Store, name: str, entry: ViewEntry, epoch: int, problem: str | 
     try:
         rows, exact = _rows(store.root, contents, epoch)
         debts = _debts(store.root, entry, epoch)
-    except MissingLayer:
-        if problem is None:
+    except MissingLayer as gap:
+        if entry.held is not None:
+            damage = str(HeldElsewhere(name, epoch)) if not names else str(gap)
+        elif problem is None:
             raise
     except DamagedLayer as error:
         damage = str(error)
     reach = history_reach(names, epoch, Span.whole())
     to_merge = _to_merge(store.root, entry, epoch, reach)
-    return ViewStatus(name, rows, exact, layers, size, reach, to_merge, damage, debts)
+    return ViewStatus(name, rows, exact, layers, size, reach, to_merge, damage, debts, entry.held)
 
 
 def _compacted(store: Store, catalog: Catalog, epoch: int) -> int:

@@ -29,9 +29,11 @@ class Switch:
     root: str
     spans: int
     epoch: int
+    last: int
+    """The epoch as of which it was what it was before: one that was held showed none between."""
 
     def span(self, number: int) -> Iterator[pa.Table]:
-        taken = self._signed(self.before, self.epoch - 1, -1, number)
+        taken = self._signed(self.before, self.last, -1, number)
         given = self._signed(self.after, self.epoch, 1, number)
         rows = [*taken, *given]
         if not rows:
@@ -104,7 +106,8 @@ def changes_of(view: str, stretches: Sequence[Stretch], root: str, spans: int) -
     parts: list[Reading | Switch] = []
     for i, (contents, since, until) in enumerate(stretches):
         if i:
-            parts.append(Switch(stretches[i - 1][0], contents, root, spans, since))
+            before, _, last = stretches[i - 1]
+            parts.append(Switch(before, contents, root, spans, since, last))
         if since < until or len(stretches) == 1:
             parts.append(Reading(contents, root, spans, until, since))
     return parts[0] if isinstance(parts[0], Reading) and len(parts) == 1 else Parts(tuple(parts))

@@ -23,9 +23,10 @@ def read_view(store: str | Path, view: str, as_of: int | str | datetime | None =
     for attempt in range(_ATTEMPTS):
         try:
             epoch = resolve_epoch(found, as_of, [entry.trace])
-            contents = Contents.described(entry.at(epoch).contents)
+            was = entry.at(epoch)
+            contents = Contents.described(was.contents)
             check_there(found, view, epoch, None, base=not contents.is_bag)
-            tables = contents.now(found.root, epoch, Span.whole())
+            tables = contents.now(found.root, was.shown(epoch), Span.whole())
             return pa.concat_tables([contents.schema.empty_table(), *tables])
         except (FileNotFoundError, MissingLayer):  # a merger was quicker: look again
             if attempt == _ATTEMPTS - 1:

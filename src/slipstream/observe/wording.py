@@ -10,6 +10,7 @@ from typing import Any
 
 from slipstream.observe.consumed import Consumed
 from slipstream.observe.progress import Backlog
+from slipstream.store.catalog import HeldSince
 
 JSON = Any
 _SIZES = ("B", "KB", "MB", "GB", "TB")
@@ -44,6 +45,14 @@ def span(seconds: float) -> str:
         elif parts:
             break
     return " ".join(parts[:2])
+
+
+def held(why: HeldSince) -> str:
+    """Why a view is held."""
+    last = f"held at epoch {why.last:,}" if why.last else "held before its first epoch"
+    if why.because:
+        return f"{last} because '{why.because}' is, which it reads"
+    return f"{last}: {' '.join(f'{why.cause} {why.row}'.split())}"
 
 
 def moment(clock: float) -> str:

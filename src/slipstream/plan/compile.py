@@ -91,6 +91,7 @@ class Compiled:
 class Declared:
     """What is compiled. sources: each with what it means. known: the traces that views have in the store already, and
     go on with. session: the settings of the session in which the views were written. hash_bits: how long hashes are.
+    past: traces of views that are held, which are nobody's any more.
     """
 
     sources: Mapping[str, tuple[Source, Meaning]]
@@ -100,6 +101,7 @@ class Declared:
     known: Known
     session: Mapping[str, str]
     hash_bits: int = 64
+    past: Collection[str] = ()
 
 
 def maintainable(catalyst: Catalyst, frame: DataFrame, recomputed: bool = False) -> Node:
@@ -141,7 +143,7 @@ def compile_views(catalyst: Catalyst, declared: Declared) -> Compiled:
             inputs=inputs,
             commons=commons,
             meanings=meanings,
-            names=TraceNames(name, declared.known),
+            names=TraceNames(name, declared.known, declared.past),
             hash_bits=declared.hash_bits,
         )
         view = compiling.view(plans[name], frame.schema, readers[name], name in declared.recomputed)

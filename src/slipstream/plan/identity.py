@@ -7,10 +7,14 @@ are told apart by a number at the end; as they mean the same, it does not matter
 
 What views have in common lies with one of them. It stays there when others come to share it, or when that view is gone:
 what a store has already (`known`, the traces of each view) goes before a new name.
+
+A new name is never that of a trace from which a view is still read that is held (`past`): the view that joins again has
+a *turn* at the end of its traces' names, so that what it was is left as it is.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -22,6 +26,8 @@ from slipstream.plan.functions import PYTHON as PYTHON_VERSION
 from slipstream.plan.meaning import DEFAULTS, LEGACY, PYTHON, TIME_ZONE, Meaning, of_node
 
 Known = Mapping[str, Collection[str]]
+
+_TURN = re.compile(r"-t\d+$")
 
 _NOTHING = {"SubqueryAlias", "Repartition", "RepartitionByExpression", "RebalancePartitions"}
 """Nodes that give what they are given."""
@@ -85,8 +91,8 @@ def means_the_same(catalyst: Catalyst, leaves: Mapping[int, str], before: DataFr
 class TraceNames:
     """Gives the traces of one view their names."""
 
-    def __init__(self, view: str, known: Known) -> None:
-        self._view = view
+    def __init__(self, view: str, known: Known, past: Collection[str] = ()) -> None:
+        self._view, self._past = view, past
         self._own = {_last(trace): trace for trace in known.get(view, ())}
         self._all = {_last(trace): trace for view in sorted(known) for trace in known[view]}
         self._taken: Counter[str] = Counter()
@@ -110,9 +116,16 @@ class TraceNames:
             name = f"{name}-{self._taken[name]}"
         if name in self._own:
             return self._own[name]
-        here = f"traces/{self._view}/{name}"
-        return self._all.get(name, here) if self._sharing else here
+        return self._all[name] if self._sharing and name in self._all else self._new(name)
+
+    def _new(self, name: str) -> str:
+        here, turn = f"traces/{self._view}/{name}", 1
+        while here in self._past:
+            turn += 1
+            here = f"traces/{self._view}/{name}-t{turn}"
+        return here
 
 
 def _last(trace: str) -> str:
-    return trace.rpartition("/")[2]
+    """What a trace is, of whichever turn."""
+    return _TURN.sub("", trace.rpartition("/")[2])
