@@ -66,6 +66,29 @@ def test_oracle_types(open_app: Any, part: int) -> None:
     script.check()
 
 
+UNTYPED = {
+    "alone": "SELECT k, NULL AS n FROM t",
+    "within": "SELECT k, array() AS a, map('a', NULL) AS m, struct(NULL AS z) AS s FROM t",
+    "keys": "SELECT n, count(*) c, max(n) m FROM (SELECT k, NULL AS n FROM t) GROUP BY n",
+    "joined": "SELECT a.k, b.n FROM t a LEFT JOIN (SELECT k, NULL AS n FROM t WHERE v > 1) b ON a.k = b.k",
+    "windowed": "SELECT k, n, max(v) OVER (PARTITION BY n ORDER BY k) x FROM (SELECT k, v, NULL AS n FROM t)",
+    "first": "SELECT k, n FROM (SELECT k, NULL AS n FROM t) ORDER BY n, k LIMIT 2",
+}
+
+
+def test_oracle_nulls_without_a_type(open_app: Any) -> None:
+    t = Scripted("k int, v int")
+    app = open_app(history=None)
+    app.source("t", t.source)
+    for view, query in UNTYPED.items():
+        app.view(view, query)
+    script = Script(app, {"t": t})
+    script.step(lambda: t.append([(1, 1), (2, 2), (2, 2)]))
+    script.step(lambda: t.append([(3, None)]))
+    script.step(lambda: t.retract([(1, 1), (2, 2)]))
+    script.check()
+
+
 def test_oracle_extremes_of_times(open_app: Any) -> None:
     """With the time zone of a timestamp, and without."""
     t = Scripted("k int, moment timestamp, wall timestamp_ntz, day date")

@@ -88,6 +88,31 @@ def test_what_is_added_elsewhere_leaves_the_other_traces_their_names(
     assert set(before["sums"]) <= set(more["sums"]), "an operator above leaves what is below as it was"
 
 
+SETS = ("v", "u", "at", "v + 1", "upper(u)")
+
+
+@pytest.mark.spark
+def test_several_distinct_aggregates_have_one_name_however_often_they_are_planned(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Spark numbers the sets of distinct values in the order of a hash table of expression ids."""
+    views: dict[str, Query] = {
+        "two": "SELECT k, count(DISTINCT v) a, count(DISTINCT u) b, sum(v) s FROM t GROUP BY k",
+        "pair": "SELECT count(DISTINCT v, u) a, count(DISTINCT at) b, sum(DISTINCT v) c FROM t",
+        "many": "SELECT "
+        + ", ".join(f"count(DISTINCT {each}) c{i}" for i, each in enumerate(SETS))
+        + " FROM t",
+        "some": "SELECT count(DISTINCT v) FILTER (WHERE k > 1) a, count(DISTINCT u) FILTER (WHERE v > 1) b, "
+        "count(DISTINCT at) c, max(k) m FROM t",
+    }
+    found = []
+    for planned in range(6):
+        for _ in range(planned):
+            spark.sql("SELECT 1 AS x, 2 AS y, 3 AS z")  # uses up expression ids
+        found.append(traces(spark, tmp_path / str(planned), views))
+    assert all(each == found[0] for each in found)
+
+
 @pytest.mark.spark
 def test_names_of_columns_and_the_order_of_rows_are_no_part_of_it(
     spark: SparkSession, tmp_path: Path

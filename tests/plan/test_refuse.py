@@ -66,8 +66,11 @@ REFUSED = {
         "the column 'make_ym_interval(0, ",
         NO_PLACE,
     ),
-    "void": ("SELECT k, NULL AS n FROM t", "the column 'n' of type VOID:", NO_PLACE),
-    "void_in_array": ("SELECT k, array() AS n FROM t", "the column 'n' of type ARRAY<VOID>:", NO_PLACE),
+    "map_of_nothing": (
+        "SELECT k, map() AS n FROM t",
+        "'n' of type MAP<VOID,VOID>:",
+        "no map whose keys have no type",
+    ),
     "interval": ("SELECT k, make_interval(0, int(v)) i FROM t", "the column 'i' of type INTERVAL:", NO_PLACE),
     "variant": ("SELECT k, array(parse_json(k)) j FROM t", "the column 'j' of type ARRAY<VARIANT>", NO_PLACE),
     "field_twice": (

@@ -15,9 +15,9 @@ from pyspark.sql import DataFrame, Row, SparkSession
 
 from slipstream.core.clock import ManualClock
 from slipstream.core.errors import BadSourceOption, InputLost, TableChanged, TableMoved, TableUnreadable
-from slipstream.sources.netting import difference, netted
 from slipstream.sources.parts import FEW, joined_from
 from slipstream.sources.table import Table, table
+from slipstream.spark.netting import difference, netted
 
 Attach = Callable[..., Any]
 Rows = Callable[..., list[tuple[Any, ...]]]

@@ -30,7 +30,6 @@ DIFF, DELETE, BAD, ORDER = (f"{INTERNAL}{each}" for each in ("diff", "delete", "
 INSTEAD: dict[type[DataType], str] = {
     YearMonthIntervalType: "keep the number of months: cast(cast({0} AS INTERVAL MONTH) AS INT)",
     CalendarIntervalType: "use an interval of days and shorter units (make_dt_interval), or keep its parts as numbers",
-    NullType: "say of which type the NULLs are: cast({0} AS INT)",
     VariantType: "keep its text, to_json({0}), or what is needed of it, variant_get({0}, '$.name', 'string')",
 }
 """Types that rows cannot be kept in, and what to do with a column of such a type."""
@@ -48,6 +47,11 @@ def field_twice(kind: DataType) -> str | None:
     """A name that two fields of one struct have, anywhere in a type."""
     structs = (each.fieldNames() for each in _types_in(kind) if isinstance(each, StructType))
     return next((name for name in map(repeated, structs) if name is not None), None)
+
+
+def has_untyped_keys(kind: DataType) -> bool:
+    """Whether there is a map anywhere in a type whose keys have no type, as that of `map()`."""
+    return any(isinstance(each, MapType) and isinstance(each.keyType, NullType) for each in _types_in(kind))
 
 
 def _types_in(kind: DataType) -> Iterator[DataType]:
@@ -74,3 +78,8 @@ def beside(columns: Collection[str], name: str) -> str:
 def repeated(columns: Collection[str]) -> str | None:
     """A name that several columns have."""
     return next((name for name in columns if list(columns).count(name) > 1), None)
+
+
+def quoted(name: str) -> str:
+    """A column's name as a reference to it, whatever characters it has."""
+    return "`" + name.replace("`", "``") + "`"

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Protocol
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from slipstream.core.clock import Clock
 from slipstream.core.columns import DIFF
@@ -23,6 +22,7 @@ from slipstream.epoch.rejects import Judging, Rejects, write_rejects, writer_in
 from slipstream.epoch.template import FAILURES, Template
 from slipstream.epoch.trouble import trouble_of
 from slipstream.plan import Unit, rows_of
+from slipstream.spark.netting import netted
 from slipstream.store.records import JSON, Cut
 from slipstream.trace import epoch_layers
 
@@ -184,12 +184,4 @@ class SparkJob:
 
 def added_up(frame: DataFrame) -> DataFrame:
     """Rows with their diffs added up, where they have diffs: without those that were taken back."""
-    if DIFF not in frame.columns:
-        return frame
-    row = [_quoted(name) for name in frame.columns if name != DIFF]
-    summed = frame.groupBy(*row).agg(F.sum(DIFF).alias(DIFF)).where(F.col(DIFF) != 0)
-    return summed.select(*[_quoted(name) for name in frame.columns])
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
+    return netted(frame) if DIFF in frame.columns else frame

@@ -43,6 +43,7 @@ from slipstream.plan.nodes import (
 from slipstream.plan.ordering import with_orders
 from slipstream.plan.panes import with_few_windows
 from slipstream.plan.rules import RULES, Query
+from slipstream.plan.settled import settled
 from slipstream.plan.sharing import Commons, readable_root
 from slipstream.plan.subqueries import without_subqueries
 
@@ -105,11 +106,13 @@ class Declared:
 
 
 def maintainable(catalyst: Catalyst, frame: DataFrame, recomputed: bool = False) -> Node:
-    """A query as it is compiled: as Spark optimised it, without limits that only ask whether there is a row, without
-    subqueries in expressions, with orders where they are needed, without a DISTINCT in aggregations unless they follow
-    event time, with groups by collation keys, and unless it is to be recomputed, with few of many sliding windows.
+    """A query as it is compiled: as Spark optimised it, with sets of distinct values in their order, without limits
+    that only ask whether there is a row, without subqueries in expressions, with orders where they are needed, without
+    a DISTINCT in aggregations unless they follow event time, with groups by collation keys, and unless it is to be
+    recomputed, with few of many sliding windows.
     """
-    plan = without_subqueries(catalyst, without_idle_limits(catalyst, catalyst.optimised(frame)))
+    plan = settled(catalyst, catalyst.optimised(frame))
+    plan = without_subqueries(catalyst, without_idle_limits(catalyst, plan))
     plan = with_orders(catalyst, plan)
     marked = bool(watermarks_in(catalyst, plan))
     plan = with_collations(catalyst, plan if marked else without_distinct(catalyst, plan))

@@ -24,6 +24,7 @@ from pyspark.sql import DataFrame, SparkSession
 from slipstream.plan.catalyst import Catalyst, Describer, Node
 from slipstream.plan.functions import PYTHON as PYTHON_VERSION
 from slipstream.plan.meaning import DEFAULTS, LEGACY, PYTHON, TIME_ZONE, Meaning, of_node
+from slipstream.plan.settled import settled
 
 Known = Mapping[str, Collection[str]]
 
@@ -84,7 +85,7 @@ def means_the_same(catalyst: Catalyst, leaves: Mapping[int, str], before: DataFr
         meanings = Meanings(catalyst, session_settings(frame.sparkSession))
         for leaf, name in leaves.items():
             meanings.know(leaf, Meaning(name, name))
-        told.append(meanings.of(catalyst.optimised(frame)))
+        told.append(meanings.of(settled(catalyst, catalyst.optimised(frame))))
     return told[0].whole == told[1].whole
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from slipstream.core.columns import INSTEAD, field_twice, type_in
+from slipstream.core.columns import INSTEAD, field_twice, has_untyped_keys, type_in
 from slipstream.core.errors import CannotMaintain
 from slipstream.plan.catalyst import Catalyst, Expr, Node
 from slipstream.plan.eventtime import follows
@@ -137,6 +137,13 @@ def check_types(catalyst: Catalyst, view: str, plan: Node) -> None:
                 f"the column '{name}' of type {kind.simpleString().upper()}",
                 "rows cannot be kept with it, because Arrow has no such type",
                 INSTEAD[refused].format(name),
+            )
+        if has_untyped_keys(kind):
+            raise CannotMaintain(
+                view,
+                f"the column '{_written(catalyst, each, plan)}' of type {kind.simpleString().upper()}",
+                "rows cannot be kept with it, because Arrow has no map whose keys have no type",
+                "say of which types it is: cast(map() AS MAP<STRING, INT>)",
             )
         if (twice := field_twice(kind)) is not None:
             raise CannotMaintain(

@@ -55,7 +55,17 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from slipstream.core.columns import BAD, INSTEAD, INTERNAL, ORDER, UNREAD, field_twice, repeated, type_in
+from slipstream.core.columns import (
+    BAD,
+    INSTEAD,
+    INTERNAL,
+    ORDER,
+    UNREAD,
+    field_twice,
+    quoted,
+    repeated,
+    type_in,
+)
 from slipstream.core.errors import BadSourceOption, SourceNotAttached, UnknownColumn
 from slipstream.sources.operations import with_hints
 
@@ -359,8 +369,3 @@ def last_range(consumed: Sequence[JSON], base: JSON) -> JSON:
     if consumed:
         return consumed[-1]
     return None if base is None else base["last"]
-
-
-def quoted(name: str) -> str:
-    """A column's name as a reference to it, whatever characters it has."""
-    return "`" + name.replace("`", "``") + "`"

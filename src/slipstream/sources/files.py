@@ -36,7 +36,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from slipstream.core.clock import Clock, SystemClock
-from slipstream.core.columns import BAD, INTERNAL
+from slipstream.core.columns import BAD, INTERNAL, quoted
 from slipstream.core.durations import seconds
 from slipstream.core.errors import (
     BadSourceOption,
@@ -48,7 +48,7 @@ from slipstream.core.errors import (
     listed,
 )
 from slipstream.core.permissions import make_folders
-from slipstream.sources.base import JSON, Cut, Source, quoted, summed, type_name
+from slipstream.sources.base import JSON, Cut, Source, summed, type_name
 from slipstream.sources.bundle import BLANK, is_bundle, lines_of
 from slipstream.sources.leaf import ArrowFrames, FilesTemplate, write_arrow_stream
 from slipstream.sources.listing import Listing

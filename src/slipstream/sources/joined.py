@@ -14,8 +14,8 @@ from functools import reduce
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from slipstream.core.columns import BAD, INTERNAL
-from slipstream.sources.base import JSON, Source, quoted
+from slipstream.core.columns import BAD, INTERNAL, quoted
+from slipstream.sources.base import JSON, Source
 
 RANGE, LAST = f"{INTERNAL}range", f"{INTERNAL}last"
 

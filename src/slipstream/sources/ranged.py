@@ -15,9 +15,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from slipstream.core.columns import ORDER
+from slipstream.core.columns import ORDER, quoted
 from slipstream.core.errors import BadSourceOption, MissingColumn
-from slipstream.sources.base import JSON, Cut, Source, last_range, quoted, summed
+from slipstream.sources.base import JSON, Cut, Source, last_range, summed
 from slipstream.sources.shape import shaped
 
 Latest = Callable[[SparkSession, JSON], JSON]

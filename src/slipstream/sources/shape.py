@@ -8,8 +8,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from slipstream.core.columns import BAD, DELETE, DIFF, ORDER
-from slipstream.sources.base import Changes, quoted
+from slipstream.core.columns import BAD, DELETE, DIFF, ORDER, quoted
+from slipstream.sources.base import Changes
 from slipstream.sources.operations import BEFORE_IMAGES, DELETES, UPSERTS
 
 

@@ -32,7 +32,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StructField, StructType
 
 from slipstream.core.clock import Clock, SystemClock
-from slipstream.core.columns import DIFF
+from slipstream.core.columns import DIFF, quoted
 from slipstream.core.durations import seconds
 from slipstream.core.errors import (
     BadSourceOption,
@@ -44,12 +44,12 @@ from slipstream.core.errors import (
 )
 from slipstream.core.permissions import make_folders
 from slipstream.core.types import kept_type
-from slipstream.sources.base import JSON, Changes, Cut, Source, last_range, quoted, summed, type_name
+from slipstream.sources.base import JSON, Changes, Cut, Source, last_range, summed, type_name
 from slipstream.sources.leaf import files_of, refreshed
-from slipstream.sources.netting import difference, netted
 from slipstream.sources.parts import Parts, Writing, joined_from, named, problem_of, rows_in
 from slipstream.sources.rows import arrow_schema
 from slipstream.spark.jvm import text_of
+from slipstream.spark.netting import difference, netted
 
 
 class Table(Source):

@@ -62,7 +62,10 @@ class Expressions(Parsing):
         return Expr(self._exprs.EqualNullSafe(left.java, right.java))
 
     def at_least_zero(self, whole_number: Expr) -> Expr:
-        return Expr(self._exprs.GreaterThanOrEqual(whole_number.java, self._object("Literal").apply(0)))
+        return Expr(self._exprs.GreaterThanOrEqual(whole_number.java, self.numeral(0).java))
+
+    def numeral(self, number: int) -> Expr:
+        return Expr(self._object("Literal").apply(number))
 
     def is_null(self, expr: Expr) -> Expr:
         return Expr(self._exprs.IsNull(expr.java))

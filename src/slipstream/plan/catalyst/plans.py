@@ -88,6 +88,11 @@ class Plans(Expressions):
         output = self._sequence([*self.output(node), *carried])
         return Node(self._plans.Expand(self._sequence(rows), output, child.java)), carried
 
+    def expanded(self, rows: Iterable[Sequence[Expr]], output: Sequence[Expr], child: Node) -> Node:
+        """An Expand that makes these rows of each row of a plan."""
+        made = self._sequence([self._sequence(row) for row in rows])
+        return Node(self._plans.Expand(made, self._sequence(output), child.java))
+
     def table_function_over(self, node: Node, extra: Sequence[Expr], child: Node) -> Node:
         """A table function in Python that passes extra attributes on."""
         given = self._sequence([*self.items(node.java.requiredChildOutput()), *extra])

@@ -248,6 +248,9 @@ class Reading(InJvm):
     def deterministic(self, expr: Expr) -> bool:
         return bool(expr.java.deterministic())
 
+    def is_null_literal(self, expr: Expr) -> bool:
+        return expr.kind == "Literal" and expr.java.value() is None
+
     def fallible(self, expr: Expr) -> list[Expr]:
         """The parts of an expression that may fail on a row, each the largest that is such a part."""
         if not (expr.kind in TOTAL or (expr.kind == "Cast" and self._widens(expr))):

@@ -21,8 +21,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from slipstream.core.columns import DIFF
-from slipstream.sources.base import quoted
+from slipstream.core.columns import DIFF, quoted
 
 
 def difference(before: DataFrame, now: DataFrame) -> DataFrame:
