@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.parquet
@@ -12,6 +13,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import slipstream as sl
+from slipstream.app.backfill import remove_trace
+from slipstream.store.store import Claim
 from slipstream.testing.oracle import rows_of
 
 pytestmark = pytest.mark.spark
@@ -77,3 +80,19 @@ def test_a_later_epoch_wins_in_a_view_that_is_added_whatever_the_order_within_ep
             app.view(f"added_{name}", f"SELECT v, k FROM {name}")
             added, first = app.read(f"added_{name}"), app.read(f"first_{name}")
             assert sorted(rows_of(added.select("k", "v")), key=repr) == sorted(rows_of(first), key=repr)
+
+
+def test_what_is_removed_of_a_trace_is_nothing_that_came_after_it_was_asked_whose_it_is(
+    tmp_path: Path,
+) -> None:
+    """An engine that is stopped in the middle of it, succeeded, and woken."""
+    trace = tmp_path / "traces" / "sums" / "accumulate-0"
+    trace.mkdir(parents=True)
+    (trace / "ours").touch()
+
+    def stopped() -> None:
+        (trace / "theirs").touch()
+
+    claim = cast(Claim, SimpleNamespace(check_ours=stopped, store=SimpleNamespace(root=tmp_path)))
+    remove_trace(claim, "traces/sums/accumulate-0")
+    assert [path.name for path in trace.iterdir()] == ["theirs"]

@@ -179,6 +179,31 @@ def test_what_is_replaced_and_replaced_back_is_what_it_was(shop: Shop) -> None:
         shop.app.read("sums", as_of=1)
 
 
+def test_a_query_is_never_shown_as_of_an_epoch_at_which_another_one_was(shop: Shop) -> None:
+    """What took over is computed over all input that was taken, so its layers reach back to the beginning."""
+    sums, largest = (f"SELECT k, {each}(v) s FROM orders GROUP BY k" for each in ("sum", "max"))
+    shop.app.view("per_key", sums)
+    for rows in (("a", 1), ("a", 5)):
+        shop.more(rows)
+        shop.run()
+    for query in (largest, sums):
+        shop.app.view("per_key", query, replace=True)
+        shop.more(("b", 2))
+        shop.run()
+    shop.check()
+    assert [tuple(row) for row in shop.app.read("per_key", as_of=3).orderBy("k").collect()] == [
+        ("a", 5),
+        ("b", 2),
+    ]
+    for ask in (
+        lambda: shop.app.read("per_key", as_of=2),
+        lambda: shop.app.changes("per_key", 2),
+        lambda: read_view(shop.store, "per_key", as_of=2),
+    ):
+        with pytest.raises(HistoryBegins, match="begins with epoch 3"):
+            ask()
+
+
 def test_a_dropped_view_is_gone_with_all_it_kept_and_can_come_back(shop: Shop) -> None:
     shop.app.view("sums", "SELECT k, sum(v) s FROM orders GROUP BY k")
     shop.app.view("large", "SELECT * FROM sums WHERE s > 2")
@@ -196,6 +221,27 @@ def test_a_dropped_view_is_gone_with_all_it_kept_and_can_come_back(shop: Shop) -
     assert [path.name for path in (shop.store / "traces" / "large").glob("*")] == []
     shop.app.view("large", "SELECT * FROM sums WHERE s > 1")
     shop.check()
+
+
+@pytest.mark.parametrize("taken_up", [False, True])
+@pytest.mark.parametrize("query", ["SELECT v FROM orders", "SELECT k FROM orders"])
+def test_a_view_that_is_declared_where_another_was_dropped_begins_anew(
+    shop: Shop, query: str, taken_up: bool
+) -> None:
+    shop.app.view("all", "SELECT * FROM orders")
+    shop.app.view("some", "SELECT v FROM orders")
+    shop.more(("a", 1))
+    shop.run()
+    shop.app.rebuild("some")
+    shop.app.drop("some")
+    if taken_up:
+        shop.run()
+    shop.app.view("some", query)
+    shop.more(("b", 2))
+    shop.run()
+    shop.check()
+    with pytest.raises(HistoryBegins):
+        shop.app.changes("some", 0)
 
 
 def test_what_views_share_stays_when_one_of_them_goes(shop: Shop) -> None:

@@ -12,7 +12,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 import slipstream as sl
 from slipstream.core.errors import (
+    AnotherSource,
     BadName,
+    CannotMaintain,
     NameTaken,
     NewerFormat,
     OtherApp,
@@ -75,6 +77,66 @@ def test_two_views_with_one_name(app: sl.App) -> None:
             app.view("totals", "SELECT k FROM orders")
         with pytest.raises(NameTaken, match=r"there is a source named 'orders' already"):
             app.view("orders", "SELECT * FROM totals")
+
+
+def test_views_may_wait_for_the_source_that_they_read(spark: SparkSession, tmp_path: Path) -> None:
+    rows = sl.memory("k string, v long")
+    with opened(spark, tmp_path) as app:
+        app.view("upper", "SELECT count(*) c FROM keys")
+        assert app.view("keys", "SELECT v FROM orders") is None
+        app.view("keys", "SELECT k FROM orders")  # nothing was known of it yet
+        app.view("values", "SELECT v FROM orders")
+        app.source("orders", rows)
+        rows.append([("a", 1)])
+        app.run(until="caught_up")
+        assert {name: app.read(name).collect() for name in app.definitions} == {
+            "keys": [("a",)],
+            "values": [(1,)],
+            "upper": [(1,)],
+        }
+
+
+def test_a_view_that_waited_and_is_refused_harms_neither_the_source_nor_its_own_name(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    rows = sl.memory("k string, v long")
+    with opened(spark, tmp_path) as app:
+        app.view("odd", "SELECT k, rand() r FROM orders")
+        app.view("keys", "SELECT k FROM orders")
+        with pytest.raises(CannotMaintain, match="view 'odd'"):
+            app.source("orders", rows, keep=True)
+        app.view("odd", "SELECT v FROM orders")
+        rows.append([("a", 1)])
+        app.run(until="caught_up")
+        assert {name: app.read(name).collect() for name in ("keys", "odd", "orders_kept")} == {
+            "keys": [("a",)],
+            "odd": [(1,)],
+            "orders_kept": [("a", 1)],
+        }
+
+
+def test_a_name_of_a_source_stays_with_its_kind(spark: SparkSession, tmp_path: Path) -> None:
+    with opened(spark, tmp_path / "store") as app:
+        rows = sl.memory("k string")
+        app.source("orders", rows)
+        app.view("keys", "SELECT k FROM orders")
+        rows.append([("a",)])
+        app.run(until="caught_up")
+    (tmp_path / "in").mkdir()
+    with opened(spark, tmp_path / "store") as app:
+        files = sl.files(tmp_path / "in", format="json", schema="k string")
+        with pytest.raises(AnotherSource, match=r"'orders' is declared as sl.files, and was sl.memory"):
+            app.source("orders", files)
+        app.source("orders", sl.memory("k string"))
+
+
+def test_a_source_whose_rows_cannot_be_kept_is_none(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    files = sl.files(tmp_path / "in", format="json", schema="k string, v variant")
+    with opened(spark, tmp_path / "store") as app:
+        with pytest.raises(CannotMaintain, match=r"view 'orders_kept'.*VARIANT"):
+            app.source("orders", files, keep=True)
+        app.source("orders", sl.memory("k string"), keep=True)
 
 
 def test_a_name_that_cannot_be_one(app: sl.App) -> None:

@@ -17,11 +17,13 @@ from pyspark.sql import functions as F
 from rich.console import Console
 
 import slipstream as sl
+from slipstream.app.assembly import Assembly
 from slipstream.app.backfill import Backfill
 from slipstream.cli.tables import status_picture
 from slipstream.core.clock import ManualClock
 from slipstream.core.errors import (
     BadViewOption,
+    ChangeFailed,
     EpochFailed,
     HeldWarning,
     HoldNeedsInput,
@@ -505,6 +507,30 @@ def test_it_is_tried_again_beside_the_run_with_growing_pauses(shop: Shop) -> Non
     assert len(tried) == 1, "what fails as it did is not said again"
 
 
+def test_a_try_that_fails_for_no_view_is_followed_by_a_pause_too(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.three()
+    shop.more(("a", 0))
+    tries = []
+
+    def begin(*given: object, **options: object) -> object:
+        tries.append(shop.clock.now())
+        raise OSError(28, "No space left on device", ".rebuild-1")
+
+    monkeypatch.setattr(Assembly, "begin", begin)
+    for _ in range(3):
+        with pytest.raises(ChangeFailed, match="No space left"):
+            shop.again()
+        for _ in range(3):
+            shop.run()
+    assert len(tries) == 3
+    monkeypatch.undo()
+    shop.less(("a", 0))
+    shop.again()
+    shop.check()
+
+
 def test_a_held_view_catches_up_by_itself_while_the_app_runs(shop: Shop) -> None:
     shop.three()
     shop.more(("a", 1))
@@ -569,6 +595,11 @@ def test_a_view_that_could_never_catch_up_is_refused(spark: SparkSession, tmp_pa
         with pytest.raises(HoldNeedsInput, match=told):
             app.view("parts", PARTS, on_error="hold")
         app.view("parts", PARTS)
+    url = f"file://{tmp_path}/replica3"
+    with sl.App("memory", store=tmp_path / "memory", spark=spark, shards=2, replicas=[url]) as app:
+        app.source("orders", sl.memory(SCHEMA))
+        with pytest.raises(HoldNeedsInput, match=told):
+            app.view("parts", PARTS, on_error="hold")
 
 
 def test_what_to_do_on_error_is_one_of_two(shop: Shop) -> None:

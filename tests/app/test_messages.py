@@ -25,6 +25,7 @@ from slipstream.core.errors import (
     Placeholder,
     SourceClosed,
     StoreNotWritable,
+    WaitsForItself,
 )
 from slipstream.store import store as stores
 from slipstream.store.disk import LocalDisk
@@ -172,6 +173,11 @@ def test_a_closed_app_says_so(spark: SparkSession, tmp_path: Path) -> None:
         lambda: app.run(until="caught_up"),
         app.start,
         lambda: app.view("more", "SELECT * FROM orders"),
+        lambda: app.drop("all"),
+        lambda: app.rebuild("all"),
+        app.plan,
+        app.explain,
+        app.await_views,
         lambda: app.source("more", sl.memory("k string")),
     ]
     for ask in asked:
@@ -183,6 +189,31 @@ def test_a_closed_app_says_so(spark: SparkSession, tmp_path: Path) -> None:
     )
     with pytest.raises(SourceClosed, match="the app of the source 'orders' is closed: nothing was taken"):
         orders.append([("z", 1)])
+
+
+def test_the_thread_that_runs_epochs_does_not_wait_for_itself(spark: SparkSession, tmp_path: Path) -> None:
+    with sl.App("shop", store=tmp_path, spark=spark, shards=1) as app:
+        fed(app)
+        app.view("all", "SELECT * FROM orders")
+        told = []
+
+        def listener(report: sl.EpochReport) -> None:
+            assert app.await_epoch(report.epoch)
+            waits: list[Callable[[], bool]] = [app.await_views, lambda: app.await_epoch(report.epoch + 1)]
+            for wait in waits:
+                with pytest.raises(WaitsForItself) as refused:
+                    wait()
+                told.append(str(refused.value))
+
+        app.on_epoch(listener)
+        app.run(until="caught_up")
+        assert app.await_views()
+    assert set(told) == {
+        (
+            "the thread that runs the epochs of 'shop' would wait for itself: this was called by a function given to "
+            "on_epoch, on_turn or on_notice. Wait in another thread."
+        )
+    }
 
 
 def test_an_app_that_runs_is_not_run_a_second_time(spark: SparkSession, tmp_path: Path) -> None:

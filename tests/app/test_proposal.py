@@ -101,5 +101,18 @@ def test_an_unknown_time_is_said_to_be_unknown() -> None:
     assert told.rows is None
     assert str(told) == (
         "as of epoch 1:\n  a  new, from t\nread of source 't': its input, an unknown number of rows\n"
-        "it should take an unknown time: no epoch has been measured"
+        "it should take an unknown time: nobody knows how many rows there are"
     )
+    inputs = (InputProposal("t", "source", 5),)
+    told = Proposal(1, (ViewProposal("a", "new", (), ("t",)),), inputs, None, {})
+    assert str(told).endswith("it should take an unknown time: no epoch has been measured")
+
+
+@pytest.mark.spark
+def test_a_table_is_nobody_knows_how_long(spark: SparkSession, tmp_path: Path) -> None:
+    with sl.App("shop", store=tmp_path, spark=spark, shards=1) as app:
+        app.source("many", sl.table(spark.range(10)))
+        app.view("ids", "SELECT id FROM many")
+        app.run(until="caught_up")
+        app.view("total", "SELECT sum(id) s FROM many")
+        assert (app.plan().rows, app.plan().seconds) == (None, None)

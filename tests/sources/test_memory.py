@@ -18,7 +18,7 @@ from pyspark.sql import Row, SparkSession
 from pyspark.sql.types import LongType, StructField, StructType
 
 import slipstream as sl
-from slipstream.core.errors import BadRow, BadSourceOption, InputLost
+from slipstream.core.errors import BadRow, BadSourceOption, InputLost, Superseded
 from slipstream.sources import memory
 
 pytestmark = pytest.mark.spark
@@ -311,6 +311,35 @@ def test_what_a_power_cut_leaves_of_the_newest_appends_is_left_out(
     assert caplog.text.count("is left out: a power cut") == 2
     later.append([(7,)])
     assert rows(later.frame(later.cut(None).range)) == [(7, 1)]
+
+
+def test_who_was_succeeded_appends_nothing(attach: Attach, rows: Rows, tmp_path: Path) -> None:
+    source = attach(memory("id long"))
+    source.append([(1,)])
+
+    def taken() -> None:
+        raise Superseded("store", 1)
+
+    source.check_ours = taken
+    with pytest.raises(Superseded):
+        source.append([(2,)])
+    assert [path.name[:12] for path in tmp_path.rglob("*.arrow")] == ["000000000000"]
+    assert not list(tmp_path.rglob("*.tmp"))
+    source.check_ours = lambda: None
+    source.append([(3,)])
+    assert rows(source.frame(source.cut(None).range)) == [(1, 1), (3, 1)]
+
+
+def test_of_two_appends_of_one_number_neither_is_believed(attach: Attach, tmp_path: Path) -> None:
+    source = attach(memory("id long"))
+    for number in range(2):
+        source.append([(number,)])
+    one, two = sorted(tmp_path.rglob("*.arrow"))
+    (two.parent / f"{two.name[:12]}{one.name[12:]}").write_bytes(one.read_bytes())
+    again = attach(memory("id long"))
+    with pytest.raises(InputLost, match=r"append number 1 .* is not the only one of that number"):
+        again.frame({"appends": [0, 1]})
+    assert again.left({"appends": [0, 1]})[1] == ("append number 1",)
 
 
 def test_one_memory_is_one_source_of_one_app(spark: SparkSession, tmp_path: Path) -> None:

@@ -39,6 +39,7 @@ from slipstream.app.watching import watch
 from slipstream.core.clock import Clock, SystemClock
 from slipstream.core.durations import seconds as parsed
 from slipstream.core.errors import (
+    AnotherSource,
     AppClosed,
     AppRuns,
     BadSourceOption,
@@ -58,6 +59,7 @@ from slipstream.core.errors import (
     StoreUnreadable,
     StoreVanished,
     UnknownView,
+    WaitsForItself,
 )
 from slipstream.core.settings import Declaration, Durability, Exposure, History, Settings, starting
 from slipstream.dataflow.contents import Contents, Reading, places
@@ -170,6 +172,7 @@ class App:
         self._given_as: dict[str, tuple[object, ...]] = {}
         self._rehearsable: set[str] = set()
         self._rebuilding: set[str] = set()
+        self._dropped: set[str] = set()
         self._assembly: tuple[int, Assembly] | None = None
         self._loop: Loop | None = None
         self._changes: Changes | None = None
@@ -246,8 +249,15 @@ class App:
         if source.can_reject:
             names.take(f"{name}_rejected", "view of rejected rows")
         self._given_as[name] = given
-        self._declared.source(name, source, schema, keep=keep)
-        self._take_up()
+        try:
+            self._declared.source(name, source, schema, keep=keep)
+        finally:
+            if name in self._declared.sources:
+                self._take_up()
+            else:
+                names.free(name)
+                if source.can_reject:
+                    names.free(f"{name}_rejected")
         return self._stands_for(name, "source")
 
     def _source_again(self, name: str, source: Source, given: tuple[object, ...]) -> DataFrame:
@@ -321,6 +331,9 @@ class App:
             for source in definition.inputs:
                 self._check_catches_up(definition, source, self._sources.get(source))
             known = self._declared.view(definition, may_replace=replace)
+            if definition.name in self._dropped:  # it is another view, of the same name
+                self._dropped.remove(definition.name)
+                self._rebuilding.add(definition.name)
             self._take_up()
             return None if known is None else self._stands_for(definition.name, "view")
 
@@ -328,7 +341,8 @@ class App:
         self, view: ViewDefinition, source: str, read: Source | None, *, keep: bool = False
     ) -> None:
         """Raise if a view is to be held that could not be computed anew afterwards."""
-        forgets = read is not None and read.forgets_each and not keep and source not in self._declared.kept
+        kept = keep or source in self._declared.kept
+        forgets = read is not None and read.forgets and bool(self._durability.replicas) and not kept
         if view.on_error == "hold" and forgets and source in view.inputs:
             raise HoldNeedsInput(view.name, source)
 
@@ -344,12 +358,16 @@ class App:
 
     def drop(self, name: str) -> None:
         """Take a view away, with all that it keeps and its history. One that another view reads cannot be."""
+        self._check_open()
         with self._declaring:
             self._declared.drop(name)
+            self._rebuilding.discard(name)
+            self._dropped.add(name)
             self._take_up()
 
     def rebuild(self, name: str) -> None:
         """Compute a view, and what reads it, anew from all input that was taken. Their history begins anew, too."""
+        self._check_open()
         with self._declaring:
             if name not in self._declared.definitions:
                 raise UnknownView(name, self._declared.definitions)
@@ -361,7 +379,7 @@ class App:
         """Wait until the app is what is declared: views that were added or replaced while it runs are there, dropped
         ones are gone. False if the timeout passes before; an error if they cannot be taken up.
         """
-        self._ready()
+        self._check_may_wait(self._ready())
         assert self._changes is not None
         made = self._changes.wait(lambda: self._declared.version, timeout)
         self._changes.check(self._declared.version)
@@ -497,6 +515,8 @@ class App:
     def await_epoch(self, epoch: int, timeout: float | None = None) -> bool:
         """Wait until an epoch is computed; False if the timeout passes before."""
         loop = self._ready()
+        if loop.frontier < epoch:
+            self._check_may_wait(loop)
         reached = loop.await_epoch(epoch, timeout, lambda: self._failure is not None)
         self._reraise()
         return reached
@@ -674,6 +694,7 @@ class App:
         """What the next run would do first, with nothing changed: which views go on, which are computed from what, what
         cannot be, and how long it should take. To be printed.
         """
+        self._check_open()
         with self._declaring, active_session_kept(self._jvm):
             self._declared.check_complete()
             asked = (*self._asked.rebuild, *sorted(self._rebuilding))
@@ -682,6 +703,7 @@ class App:
 
     def steps(self, view: str | None = None) -> dict[str, Step]:
         """What `explain` tells, as data: the last operator of each view, or of one, and what feeds it."""
+        self._check_open()
         steps = self._assembled().steps
         if view is None:
             return steps
@@ -735,13 +757,23 @@ class App:
 
     def _attach(self, name: str, source: Source) -> None:
         """Give a source its place. A summary of old input that does not prove itself is made anew from all of it."""
+        source.check_ours = self._claim.check_ours
         past = self._past if self._loop is None else read_lineage(self._claim.store.disk).history
+        self._check_kind(name, source, past)
         folder = self._made_folder(name)
         try:
             source.attach(name, self._epochs, folder, past.taken(name), past.summary(name))
         except DamagedSummary:
             whole = read_whole(self._claim.store.disk)
             source.attach(name, self._epochs, folder, whole.taken(name), None)
+
+    def _check_kind(self, name: str, source: Source, past: Past) -> None:
+        """Raise if the input that was taken under this name is that of a source of another kind."""
+        if not past.taken(name) and past.summary(name) is None:
+            return
+        was, kind = self._claim.store.catalog().sources.get(name), type(source).__name__
+        if was is not None and was.kind != kind:
+            raise AnotherSource(name, was.kind.lower(), kind.lower())
 
     def _session(self, spark: SparkSession | None, master: str | None, shards: int | None) -> SparkSession:
         if spark is None:
@@ -757,26 +789,20 @@ class App:
         if self._closed:
             raise AppClosed(self.name, str(self.store))
 
+    def _check_may_wait(self, loop: Loop) -> None:
+        """Raise where the thread that runs epochs would wait for what it is to do itself."""
+        if loop.is_run_here:
+            raise WaitsForItself(self.name)
+
     def _ready(self) -> Loop:
         """The loop; while no run is under way, with all that is declared."""
         self._check_open()
         if self._changes is not None:
             self._changes.check_whole()
         if self._loop is None:
-            if not self._claim.held:
-                raise StandingBy(str(self.store))
-            assert self._started is not None, "a claimed store is started"
-            self._started = self._without_gone(self._started)
-            with self._declaring, active_session_kept(self._jvm):
-                assembly = self._assembled()
-                assembly, running = assembly.started(self._started)
-                self._rebuilding.clear()
-                version = self._declared.version
-                self._changes = Changes(running, assembly, version, self._clock, self._wanted)
-                self._turns.insert(0, self._look_again)
-            self._loop = running.loop
-            self._loop.listeners, self._loop.turns = self._listeners, self._turns
-            self._loop.notices = self._notices
+            with self._declaring:  # whoever else asks waits for the one that there is to be
+                if self._loop is None:
+                    self._loop = self._first_loop()
         elif self._changes is not None and not self._changes.made(self._declared.version):
             if self._changes.active or not self._loop.settled:
                 self._changes.beside()
@@ -785,6 +811,21 @@ class App:
                     self._declared.check_complete()
                     self._changes.now(self._wanted())
         return self._loop
+
+    def _first_loop(self) -> Loop:
+        if not self._claim.held:
+            raise StandingBy(str(self.store))
+        assert self._started is not None, "a claimed store is started"
+        self._started = self._without_gone(self._started)
+        with active_session_kept(self._jvm):
+            assembly, running = self._assembled().started(self._started)
+        self._rebuilding.clear()
+        version = self._declared.version
+        self._changes = Changes(running, assembly, version, self._clock, self._wanted)
+        self._turns.insert(0, self._look_again)
+        loop = running.loop
+        loop.listeners, loop.turns, loop.notices = self._listeners, self._turns, self._notices
+        return loop
 
     def _take_up(self) -> None:
         """Begin to make the app what is declared, if a run is under way; else it is made so when it is needed."""

@@ -139,6 +139,7 @@ class Changes:
         with self._lock:
             if self.made(wanted.version):
                 return self.check(wanted.version)
+            began = self._clock.monotonic()
             try:
                 self._make(wanted, beside=False)
             except ChangeHalfDone:
@@ -146,7 +147,7 @@ class Changes:
             except Exception as error:
                 raise self._refused(wanted, error) from None  # the log has the whole story
             finally:
-                self._tried()
+                self._tried(began)
 
     def beside(self) -> None:
         """Make a change beside a run, and whatever is declared meanwhile."""
@@ -181,21 +182,25 @@ class Changes:
                     self._worker = None
                     return
             with self._lock:
+                began = self._clock.monotonic()
                 try:
                     self._make(wanted, beside=True)
                 except BaseException as error:  # Ctrl-C is one: it has ended the run
                     self._refused(wanted, error)
                 finally:
-                    self._tried()
+                    self._tried(began)
 
-    def _tried(self) -> None:
+    def _tried(self, began: float) -> None:
+        """A change was made, or could not be. That counts as a try of the views that are held, whatever came of it."""
+        now = self._clock.monotonic()
+        self._pauses = self._pauses.after(now, now - began)
         with self._done:
             self._again = False
             self._done.notify_all()
 
     def _make(self, wanted: Wanted, *, beside: bool) -> None:
         """Make a change, at once unless beside a run; without views that fail, if they may be held."""
-        began, assembly = self._clock.monotonic(), wanted.assembled()
+        assembly = wanted.assembled()
         while True:
             holds = self._holds
             changing: Changing | None = None
@@ -217,8 +222,6 @@ class Changes:
                 else:
                     pool = BACKFILL_POOL if beside else EPOCH_POOL
                     assembly = assembly.blaming(changing, error, pool, starts=False)
-        now = self._clock.monotonic()
-        self._pauses = self._pauses.after(now, now - began)
 
     def _make_beside(self, assembly: Assembly, changing: Changing, version: int, holds: int) -> None:
         rounds = 0

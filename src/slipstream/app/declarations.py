@@ -67,39 +67,49 @@ class Declarations:
     _naming: threading.Lock = field(default_factory=threading.Lock)
 
     def source(self, name: str, source: Source, schema: StructType, *, keep: bool = False) -> DataFrame:
-        """A source whose name is taken already, and what its rows are. keep: in a view of their own."""
+        """A source whose name is taken already, and what its rows are. keep: in a view of their own; a source whose
+        rows cannot be kept is none. A view that has waited for it and cannot be maintained is let go, and raised for
+        when everything else is done.
+        """
         self.sources[name] = source
+        self.placeholders[name] = self._stand_in(name, "source", schema)
         self.version += 1
-        placeholder = self._define(name, schema)
         if keep:
-            self._declare(ViewDefinition(f"{name}_kept", (name,), _as_it_is), may_replace=True)
-            self.kept[name] = f"{name}_kept"
-        return placeholder
+            try:
+                self._keep(name)
+            except BaseException:
+                del self.sources[name], self.placeholders[name]
+                raise
+        self._analyse_ready()
+        return self.placeholders[name]
+
+    def _keep(self, source: str) -> None:
+        name = f"{source}_kept"
+        self.names.take(name, "view")
+        try:
+            self._admit(ViewDefinition(name, (source,), _as_it_is))
+        except BaseException:
+            self.names.free(name)
+            raise
+        self.replacing.add(name)
+        self.kept[source] = name
 
     def view(self, definition: ViewDefinition, *, may_replace: bool) -> DataFrame | None:
-        """A view; None while an input is not declared yet."""
+        """A view; None while an input is not declared yet. Until then a later declaration takes its place."""
         if definition.name in self.kept.values():
             raise NameTaken(definition.name, "view of the kept rows of a source")
-        return self._declare(definition, may_replace=may_replace)
-
-    def _declare(self, definition: ViewDefinition, *, may_replace: bool) -> DataFrame | None:
         name = definition.name
         if may_replace:
             self.replacing.add(name)
         if name in self.definitions:
             return self._again(definition, may_replace=may_replace)
-        if may_replace and any(view.name == name for view in self.waiting):
+        if any(view.name == name for view in self.waiting):  # what it meant was not known yet
             self.waiting = [view for view in self.waiting if view.name != name]
-            self.names.free(name)
-        self.names.take(name, "view")
+        else:
+            self.names.take(name, "view")
         self.waiting.append(definition)
         self.version += 1
-        try:
-            self._analyse_ready()
-        except BaseException:
-            if definition not in self.waiting and name not in self.placeholders:
-                self.names.free(name)
-            raise
+        self._analyse_ready()
         return self.placeholders.get(name)
 
     def drop(self, name: str) -> None:
@@ -167,29 +177,40 @@ class Declarations:
     def _all(self) -> Iterable[ViewDefinition]:
         return [*self.definitions.values(), *self.waiting]
 
-    def _define(self, name: str, schema: StructType) -> DataFrame:
-        kind = "source" if name in self.sources else "view"
-        self.placeholders[name] = self._stand_in(name, kind, schema)
-        self._analyse_ready()
-        return self.placeholders[name]
-
     def _stand_in(self, name: str, kind: str, schema: StructType) -> DataFrame:
         return StandIn(name, kind, self.catalyst.stand_in(schema, NO_ROWS))
 
     def _analyse_ready(self) -> None:
-        """Analyse every waiting view whose inputs are all known; each may be what another waits for."""
-        while ready := [
-            view for view in self.waiting if all(each in self.placeholders for each in view.inputs)
-        ]:
-            for view in ready:
-                self.waiting.remove(view)
-                analysed = self._analysed(view, self.placeholders)
-                for late in analysed.late:
-                    self.names.take(late, "view of late rows")
-                self._late[view.name] = analysed.late
-                self.views[view.name] = analysed.frame
-                self.definitions[view.name] = view
-                self._define(view.name, analysed.frame.schema)
+        """Analyse every waiting view whose inputs are all known; each may be what another waits for. One that is
+        refused waits no longer, and its name is free; the others are none the worse.
+        """
+        refused: Exception | None = None
+        while (view := next(filter(self._ready, self.waiting), None)) is not None:
+            self.waiting.remove(view)
+            try:
+                self._admit(view)
+            except BaseException as error:
+                self.names.free(view.name)
+                if not isinstance(error, Exception):
+                    raise
+                refused = refused or error
+        if refused is not None:
+            raise refused
+
+    def _ready(self, view: ViewDefinition) -> bool:
+        return all(each in self.placeholders for each in view.inputs)
+
+    def _admit(self, view: ViewDefinition) -> None:
+        """Take in a view whose inputs are all known, or raise and change nothing."""
+        analysed = self._analysed(view, self.placeholders)
+        for late in analysed.late:
+            self.names.check_free(late)
+        for late in analysed.late:
+            self.names.take(late, "view of late rows")
+        self._late[view.name] = analysed.late
+        self.views[view.name] = analysed.frame
+        self.definitions[view.name] = view
+        self.placeholders[view.name] = self._stand_in(view.name, "view", analysed.frame.schema)
 
     def _analysed(self, view: ViewDefinition, placeholders: dict[str, DataFrame]) -> _Analysed:
         catalyst = self.catalyst

@@ -56,7 +56,7 @@ class InputProposal:
 
 @dataclass(frozen=True)
 class Proposal:
-    """See the module's docstring. seconds: None where no epoch tells how long anything takes. unbuildable: sources of
+    """See the module's docstring. seconds: None where nothing tells how long it takes. unbuildable: sources of
     which input is gone, so that no view that reads them can be added or changed.
     """
 
@@ -77,6 +77,12 @@ class Proposal:
         """Whether all input is there, and everybody has agreed."""
         return not any(each.gone for each in self.inputs) and not any(view.consent for view in self.views)
 
+    @property
+    def _why_unknown(self) -> str:
+        return (
+            "no epoch has been measured" if self.rows is not None else "nobody knows how many rows there are"
+        )
+
     def __str__(self) -> str:
         return "\n".join(self._lines())
 
@@ -96,7 +102,7 @@ class Proposal:
                 told.append(f"  cannot be built: {len(each.gone)} of its files are gone: {named}")
         if self.inputs:
             told.append(
-                "it should take an unknown time: no epoch has been measured"
+                f"it should take an unknown time: {self._why_unknown}"
                 if self.seconds is None
                 else f"it should take about {self.seconds:,.0f} s"
             )
@@ -125,13 +131,13 @@ def propose(assembly: Assembly, store: Store) -> Proposal:
     views = _views(assembly, catalog, rebuild, agreed) if past.frontier else _first(assembly)
     gone = {name: _gone(source, past, name) for name, source in assembly.sources.items()}
     inputs = _inputs(assembly, catalog, rebuild, past, store, gone)
-    rows = sum(each.rows or 0 for each in inputs)
+    rows = [each.rows for each in inputs]
     rate = _rate(past)
     return Proposal(
         epoch=past.frontier,
         views=views,
         inputs=inputs,
-        seconds=None if rate is None else rows / rate,
+        seconds=None if rate is None or None in rows else sum(each or 0 for each in rows) / rate,
         unbuildable={name: len(files) for name, files in gone.items() if files and name not in assembly.kept},
     )
 

@@ -12,8 +12,9 @@ replaced with it. A view of the same meaning that must keep other traces than be
 what it had alone or no longer does, is computed anew without being asked: no answer changes.
 
 **Generations.** A replaced view is what it was up to the newest epoch, and is what the new query says from the next
-one on (`store/catalog.py: Generation`). A view that was computed anew by request, in the place of its own traces, has
-lost its history; so has one whose query is again what it was before the one that it had, for its trace is taken anew.
+one on (`store/catalog.py: Generation`). A view that was computed anew by request, or dropped and declared again, has
+lost its history, whatever it means now; so has one whose query is again what it was before the one that it had, for its
+trace is taken anew.
 
 A view that is held goes on in nothing, so it is computed anew whatever it means by then, and nobody is asked; what it
 was up to then is a generation of its, shown as of its last epoch.
@@ -124,7 +125,7 @@ def succeeding(
         past = _still_there(before.past, placed, kept)
         anew = name in rebuild.views or before.trace in placed
         rebuilt = max(incarnation, before.rebuilt + 1) if anew else before.rebuilt
-        if before.trace in placed:
+        if before.trace in placed or name in rebuild.forced:
             views[name] = replace(view, rebuilt=rebuilt, since=epoch)
         elif _reading(before) == _reading(view):
             views[name] = replace(view, rebuilt=rebuilt, since=before.since, past=past)

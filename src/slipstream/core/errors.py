@@ -323,8 +323,9 @@ class HoldNeedsInput(SlipstreamError):
     def __init__(self, view: str, source: str) -> None:
         super().__init__(
             f"view '{view}' was declared with on_error='hold', and reads source '{source}', which forgets its input "
-            "(after_safe=) and keeps no rows. A held view catches up by being computed anew from all that was taken, "
-            f"and that would be gone. Write app.source('{source}', ..., keep=True), or leave out on_error='hold'."
+            "once it is safe, and keeps no rows. A held view catches up by being computed anew from all that was "
+            f"taken, and that would be gone. Write app.source('{source}', ..., keep=True), or leave out "
+            "on_error='hold'."
         )
 
 
@@ -651,6 +652,16 @@ class NameTaken(SlipstreamError):
         super().__init__(f"there is a {kind} named '{name}' already. Give this one another name{also}.")
 
 
+class AnotherSource(SlipstreamError):
+    """A source is declared under the name of one of another kind, whose input was taken."""
+
+    def __init__(self, name: str, was: str, is_now: str) -> None:
+        super().__init__(
+            f"the source '{name}' is declared as sl.{is_now}, and was sl.{was} when its input was taken: that cannot "
+            "be read again as the other. Declare the new one under a name of its own."
+        )
+
+
 class StillRead(SlipstreamError):
     def __init__(self, name: str, readers: Iterable[str]) -> None:
         super().__init__(f"'{name}' cannot be dropped: it is read by {listed(readers)}. Drop these first.")
@@ -670,9 +681,20 @@ class ChangeFailed(SlipstreamError):
     """Views that were declared while the app ran could not be taken up."""
 
     def __init__(self, views: Iterable[str], cause: str) -> None:
+        named = f" ({listed(views)})" if (views := list(views)) else ""
         super().__init__(
-            f"what was declared last could not be taken up ({listed(views)}), and the app goes on as it was: {cause} "
+            f"what was declared last could not be taken up{named}, and the app goes on as it was: {cause} "
             "Declare it again with replace=True once it is mended, or take it back with app.drop(...)."
+        )
+
+
+class WaitsForItself(SlipstreamError):
+    """Something that is called in the thread that runs epochs waits for what that thread would do next."""
+
+    def __init__(self, app: str) -> None:
+        super().__init__(
+            f"the thread that runs the epochs of '{app}' would wait for itself: this was called by a function given to "
+            "on_epoch, on_turn or on_notice. Wait in another thread."
         )
 
 

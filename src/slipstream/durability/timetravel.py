@@ -94,14 +94,16 @@ def _check_stretch(
     """
     if entry.last == 0:  # it was held before it had a first row
         return
+    asked = as_of if since is None else since
+    if asked < entry.since <= entry.shown(computed_frontier(store.disk)):
+        # its layers may reach back further: to where it was computed, but not shown
+        raise HistoryBegins(view, asked, entry.since)
     for _ in range(_ATTEMPTS):  # a merger may be quicker
         names = store.valid_layers(entry.trace)
         if _is_there(names, as_of, since, base=base):
             return
     history = read_lineage(store.disk).history
-    frontier, asked = entry.shown(history.frontier), as_of if since is None else since
-    if asked < entry.since <= frontier:
-        raise HistoryBegins(view, asked, entry.since)
+    frontier = entry.shown(history.frontier)
     if later is not None:
         if asked >= history.kept:
             raise HistoryBegins(view, asked, later)

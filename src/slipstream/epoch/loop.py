@@ -23,7 +23,8 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -186,6 +187,7 @@ class Loop:
         self._summary = Summary()
         self._changes: deque[Callable[[], None]] = deque()
         self._stopping = threading.Event()
+        self._thread: int | None = None
         self._published = threading.Condition()
         self.listeners: list[Callable[[EpochReport], None]] = []
         self.turns: list[Callable[[int], None]] = []
@@ -197,6 +199,11 @@ class Loop:
     def frontier(self) -> int:
         """The last computed epoch."""
         return self._frontier
+
+    @property
+    def is_run_here(self) -> bool:
+        """Whether it is this thread that runs epochs, so that a listener is being called."""
+        return self._thread == threading.get_ident()
 
     @property
     def trouble(self) -> StoreTrouble | None:
@@ -213,7 +220,7 @@ class Loop:
         summary = self._summary = Summary()
         began = self._clock.monotonic()
         event: Event = RunAsked(until)
-        with Shield() as shield:
+        with Shield() as shield, self._in_this_thread():
             while True:
                 self._state, instructions = decide(self._state, event)
                 if isinstance(self._state.asked, Look):  # a turn begins: nothing is in hand
@@ -240,6 +247,14 @@ class Loop:
                             event = self._answer(instruction)
                 if self._stopping.is_set() and not self._state.stopping:
                     self._state, _ = decide(self._state, StopAsked())
+
+    @contextmanager
+    def _in_this_thread(self) -> Iterator[None]:
+        self._thread = threading.get_ident()
+        try:
+            yield
+        finally:
+            self._thread = None
 
     def stop(self) -> None:
         """Let the epoch in hand finish and begin no other."""

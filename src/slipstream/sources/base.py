@@ -36,7 +36,7 @@ Not promised: that the rows of a range come in any order, or in any number of pa
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -173,6 +173,8 @@ class Source(ABC):
     on_bad: str = "reject"
     forgets_each: bool = False
     """Whether `forget` is to be told of every range, and destroys input for good. Else it hears of the last only."""
+    forgets: bool = False
+    """Whether input cannot be read again once it was forgotten."""
     keeps_rows: bool = False
     """Whether rows are kept as they are given, as rows with a key are in any case."""
     input_folder: Path | None = None
@@ -195,6 +197,10 @@ class Source(ABC):
         op: str | None,
         key: str | Sequence[str] | None,
     ) -> None:
+        self.check_ours: Callable[[], None] = _unasked
+        """Raises where the app's store is another engine's by now: to be asked right before something is put into the
+        source's folder under a name that the other could use too.
+        """
         self._declared = schema  # None: known only to a source that `attach` will find
         self._options = (diff, op, key)
         self._schema: StructType | None = None
@@ -355,6 +361,10 @@ class Source(ABC):
                 declared, dict.fromkeys(INSTEAD, "declare it as INT or STRING, and cast it in the view")
             )
         self._schema, self._changes = declared, understood
+
+
+def _unasked() -> None:
+    """Before a source is part of an app nobody else can have its folder."""
 
 
 def summed(before: JSON, ranges: Sequence[JSON], **amounts: int) -> dict[str, JSON]:

@@ -107,7 +107,7 @@ class Files(Source):
         self.on_bad = on_bad
         self._max_files = max_files_per_epoch
         self._after_safe = after_safe
-        self.forgets_each = after_safe != "keep"
+        self.forgets = self.forgets_each = after_safe != "keep"
         _check(format, on_bad, max_files_per_epoch, self.options)
         if after_safe not in get_args(AfterSafe):
             raise BadSourceOption(

@@ -14,8 +14,10 @@ Because rows can be retracted, a source without `key=` has the mode `diff`, even
 The file is written under a temporary name and renamed, not flushed: it survives the end of the process, not that
 of the machine. Its name, `NUMBER-ROWS-DIGEST.arrow`, says what must be in it, so that a file that rotted is never taken
 for what was appended, and a number that is missing before others is never passed over. What a power cut left of the
-newest appends, without their end, is left out, if no epoch took it, with a line in the log. Files are in folders of
-`TOGETHER` each, by number, so that a start looks at those that it goes on from and not at all that was ever appended.
+newest appends, without their end, is left out, if no epoch took it, with a line in the log. An engine that was
+succeeded puts no file there any more; where two files have one number all the same, neither is believed. Files are in
+folders of `TOGETHER` each, by number, so that a start looks at those that it goes on from and not at all that was ever
+appended.
 """
 
 from __future__ import annotations
@@ -52,6 +54,7 @@ _NAME = re.compile(r"(\d{12,})-(\d+)(?:-([0-9a-f]{16}))?\.arrow")
 class Memory(Source):
     """See the module's docstring; made by `memory`."""
 
+    forgets = True
     keeps_rows = True
     order_types = (LongType(), LongType())
 
@@ -77,6 +80,7 @@ class Memory(Source):
         self._rows: dict[int, int] = {}
         """Rows of each append that has a file, cut or not, in the folders that were looked at."""
         self._names: dict[int, str] = {}
+        self._doubled: set[int] = set()
         self._looked: set[int] = set()
         self._cursor = 0
         self._next = 0
@@ -257,7 +261,11 @@ class Memory(Source):
         temporary = self._home() / f".{self._next:012d}.tmp"
         write_arrow_stream(stored, temporary)
         name = f"{self._next:012d}-{len(stored)}-{_digest(temporary)}.arrow"
-        temporary.rename(self._group(group) / name)
+        try:
+            self.check_ours()
+            temporary.rename(self._group(group) / name)
+        finally:
+            temporary.unlink(missing_ok=True)
         self._rows[self._next], self._names[self._next] = len(stored), name
         self._next += 1
 
@@ -265,7 +273,7 @@ class Memory(Source):
         """Leave out the newest appends that no epoch took and that a power cut left without an end: as if it had come
         before them.
         """
-        while self._next > self._cursor and (number := self._next - 1) in self._rows:
+        while self._next > self._cursor and (number := self._next - 1) in self._rows.keys() - self._doubled:
             path = self._path(number)
             with path.open("rb") as file:
                 file.seek(max(0, path.stat().st_size - len(_END)))
@@ -298,13 +306,19 @@ class Memory(Source):
             self._looked.add(group)
             for path in self._group(group).glob("*.arrow"):
                 found = _NAME.fullmatch(path.name)
-                if found is not None:
-                    self._rows[int(found[1])], self._names[int(found[1])] = int(found[2]), path.name
+                if found is None:
+                    continue
+                number = int(found[1])
+                if self._names.get(number, path.name) != path.name:
+                    self._doubled.add(number)
+                self._rows[number], self._names[number] = int(found[2]), path.name
 
     def _path(self, number: int) -> Path:
         self._look(number // TOGETHER)
         if number not in self._rows:
             raise self._lost(number, "is gone")
+        if number in self._doubled:
+            raise self._lost(number, "is not the only one of that number")
         return self._group(number // TOGETHER) / self._names[number]
 
     def _checked(self, number: int) -> Path:
@@ -328,7 +342,8 @@ class Memory(Source):
         return InputLost(
             self.name,
             f"append number {number} was taken as input, but its file in {self._home()} {what}",
-            "put the file back from a copy of the store",
+            "put the file back from a copy of the store. In an app with replicas appends go once they are safe: for "
+            "views that come later their rows are kept with app.source(..., keep=True)",
         )
 
 

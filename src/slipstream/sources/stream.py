@@ -48,6 +48,7 @@ class Stream(Source):
     """See the module's docstring; made by `stream`."""
 
     order_types = (LongType(), LongType())
+    forgets = True
 
     def __init__(
         self,
