@@ -17,6 +17,8 @@ from slipstream.core.errors import (
     ColumnsReplaced,
     HistoryBegins,
     NameTaken,
+    PastGone,
+    ReaderBroken,
     StillRead,
     UnknownView,
     ViewChanged,
@@ -25,6 +27,7 @@ from slipstream.core.errors import (
 from slipstream.core.settings import Starting, starting_with
 from slipstream.durability.fsck import check_store
 from slipstream.observe.view import read_view
+from slipstream.store.store import Store
 from slipstream.testing.oracle import assert_equal, recompute
 
 pytestmark = pytest.mark.spark
@@ -289,6 +292,64 @@ def test_a_change_that_cannot_be_made_leaves_the_app_as_it_was(shop: Shop) -> No
     shop.more(("c", 3))
     shop.run()
     shop.check()
+
+
+def test_a_view_is_computed_of_what_is_there_not_of_rows_that_were_taken_back(shop: Shop) -> None:
+    shop.app.view("sums", "SELECT k, sum(v) s FROM orders GROUP BY k")
+    shop.more(("a", 1), ("b", 0))
+    shop.run()
+    shop.rows.remove(("b", 0))
+    shop.orders.retract([("b", 0)])
+    shop.run()
+    shop.app.view("shares", "SELECT k, 1 div v AS share FROM orders")
+    shop.run()
+    shop.check()
+    shop.app.rebuild("shares")
+    shop.more(("c", 1))
+    shop.run()
+    shop.check()
+    assert not list(shop.store.glob(".rebuild-*"))
+
+
+def test_a_reader_that_a_replaced_view_breaks_is_named(shop: Shop) -> None:
+    shop.app.view("sums", "SELECT k, sum(v) s FROM orders GROUP BY k")
+    shop.app.view("large", "SELECT * FROM sums WHERE s > 2")
+    with pytest.raises(
+        ReaderBroken, match=r"^'sums' cannot be replaced: 'large' reads it, and does not work with .*`s`"
+    ) as told:
+        shop.app.view("sums", "SELECT k, max(v) m FROM orders GROUP BY k", replace=True)
+    assert "\n" not in str(told.value)
+    shop.more(("a", 3))
+    shop.run()
+    shop.check()
+
+
+def test_what_is_lost_of_what_a_view_was_is_a_finding_and_is_told(shop: Shop) -> None:
+    shop.app.view("sums", "SELECT k, sum(v) s FROM orders GROUP BY k")
+    for rows in (("a", 1), ("a", 5)):
+        shop.more(rows)
+        shop.run()
+    shop.app.view("sums", "SELECT k, max(v) s FROM orders GROUP BY k", replace=True)
+    shop.more(("b", 2))
+    shop.run()
+    shop.app.close()
+    assert check_store(shop.store).findings == ()
+    was = Store.at(shop.store).catalog().views["sums"].past[0].trace
+    layers = sorted((shop.store / was).glob("*.arrow"))
+    first = next(layer for layer in layers if "-1-1-" in layer.name or layer is layers[0])
+    first.unlink()
+    found = check_store(shop.store)
+    assert {finding.where for finding in found.findings} == {was}
+    with pytest.raises(PastGone, match=r"What 'sums' was before .* at epoch 3 is only in part in the store"):
+        read_view(shop.store, "sums", as_of=1)
+    for layer in layers[1:]:
+        layer.unlink(missing_ok=True)
+    found = check_store(shop.store)
+    assert found.sound
+    assert "what 'sums' was up to epoch 2: nothing of it is in this store" in found.unchecked
+    with pytest.raises(PastGone, match="is not in the store"):
+        read_view(shop.store, "sums", as_of=1)
+    shop.open()
 
 
 def test_a_view_cannot_come_to_read_itself(shop: Shop) -> None:

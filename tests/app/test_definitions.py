@@ -15,6 +15,7 @@ from slipstream.core.errors import (
     AnotherSource,
     BadName,
     CannotMaintain,
+    LongName,
     NameTaken,
     NewerFormat,
     OtherApp,
@@ -77,6 +78,14 @@ def test_two_views_with_one_name(app: sl.App) -> None:
             app.view("totals", "SELECT k FROM orders")
         with pytest.raises(NameTaken, match=r"there is a source named 'orders' already"):
             app.view("orders", "SELECT * FROM totals")
+
+
+def test_a_name_that_no_folder_can_have(app: sl.App) -> None:
+    with app:
+        app.view("x" * 200, "SELECT * FROM orders")
+        with pytest.raises(LongName, match=r"^'x{40}\.\.\.' is a name of 201 bytes, and .* can have 200"):
+            app.view("x" * 201, "SELECT * FROM orders")
+        app.run(until="caught_up")
 
 
 def test_views_may_wait_for_the_source_that_they_read(spark: SparkSession, tmp_path: Path) -> None:

@@ -45,11 +45,11 @@ def test_with_a_view_all_that_reads_it_is_held_and_says_which_it_reads() -> None
 
 def test_the_catalog_says_since_when_and_keeps_nothing_but_what_is_read() -> None:
     known = Catalog(views={"a": entry("traces/a/1"), "b": entry("traces/b/1")})
-    held = held_entries({"a": Fault("it fails", "on this")}, known, (), 7)
+    held = held_entries({"a": Fault("it fails", "on this")}, known, 7)
     assert held["a"].held == HeldSince(7, "it fails", "on this", "", 7)
     assert (held["a"].last, held["a"].traces, held["a"].trace) == (7, (), "traces/a/1")
     later = Catalog(views={"b": known.views["b"]}, held=held)
-    still = held_entries({"a": Fault("it fails otherwise")}, later, (), 9)
+    still = held_entries({"a": Fault("it fails otherwise")}, later, 9)
     assert still["a"].held == HeldSince(7, "it fails otherwise", "", "", 9)
     assert later.traces() == ["traces/b/1"], "nobody asks for a cover of it"
     assert later.past_traces() == ["traces/a/1"]
@@ -57,20 +57,24 @@ def test_the_catalog_says_since_when_and_keeps_nothing_but_what_is_read() -> Non
     assert Catalog.decode(later.encode()) == later
 
 
-def test_a_view_of_which_nothing_is_left_is_held_with_nothing() -> None:
+def test_a_held_view_shows_what_it_showed_though_its_layers_may_be_lost() -> None:
+    """Whoever reads it is told, and is not shown an empty view."""
+    now, was = entry("traces/a/2"), entry("traces/a/1", last=7, held=HeldSince(7, "it failed"))
+    held = held_entries({"a": Fault("it fails", entry=now)}, Catalog(held={"a": was}), 9)
+    assert (held["a"].last, held["a"].trace) == (7, "traces/a/1")
+
+
+def test_a_view_that_never_was_is_held_with_nothing() -> None:
     now = entry("traces/a/2")
-    lost = Catalog(held={"a": entry("traces/a/1", last=7, held=HeldSince(7, "it fails"))})
-    held = held_entries({"a": Fault("it fails", entry=now)}, lost, {"a"}, 9)
-    assert (held["a"].last, held["a"].trace) == (0, "traces/a/2")
-    assert held_entries({"a": Fault("it fails", entry=now)}, Catalog(), (), 9)["a"].last == 0
+    assert held_entries({"a": Fault("it fails", entry=now)}, Catalog(), 9)["a"].last == 0
 
 
 def test_a_view_that_was_to_be_another_from_now_on_is_what_it_was() -> None:
     was = Generation(0, 7, {"fields": []}, {"trace": "traces/a/1"}, (), 3)
     joined = entry("traces/a/1-t2", since=8, past=(was,))
-    held = held_entries({"a": Fault("it fails")}, Catalog(views={"a": joined}), (), 7)["a"]
+    held = held_entries({"a": Fault("it fails")}, Catalog(views={"a": joined}), 7)["a"]
     assert (held.trace, held.since, held.last, held.past) == ("traces/a/1", 0, 3, ())
-    other = held_entries({"a": Fault("it fails")}, Catalog(views={"a": joined}), (), 8)["a"]
+    other = held_entries({"a": Fault("it fails")}, Catalog(views={"a": joined}), 8)["a"]
     assert (other.trace, other.since, other.last, other.past) == ("traces/a/1-t2", 8, 8, (was,))
 
 

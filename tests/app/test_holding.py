@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.udtf import UserDefinedTableFunction
 from rich.console import Console
 
 import slipstream as sl
@@ -25,6 +26,7 @@ from slipstream.core.errors import (
     BadViewOption,
     ChangeFailed,
     EpochFailed,
+    HeldElsewhere,
     HeldWarning,
     HoldNeedsInput,
     UnknownView,
@@ -32,7 +34,8 @@ from slipstream.core.errors import (
 from slipstream.durability.fsck import check_store
 from slipstream.observe import Status, read_status
 from slipstream.observe.view import read_view
-from slipstream.testing.oracle import assert_equal, recompute
+from slipstream.store.store import Store
+from slipstream.testing.oracle import assert_equal, recompute, rows_of
 
 pytestmark = [
     pytest.mark.spark,
@@ -529,6 +532,91 @@ def test_a_try_that_fails_for_no_view_is_followed_by_a_pause_too(
     shop.less(("a", 0))
     shop.again()
     shop.check()
+
+
+def test_a_healthy_view_that_shares_with_one_that_is_held_goes_on_as_it_was(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Alone it would keep other traces, computed from files that may be gone."""
+    (folder := tmp_path / "in").mkdir()
+    prices = sl.memory("k string, p long", key="k")
+
+    def arrives(name: str, v: int) -> None:
+        (folder / f"{name}.json").write_text(json.dumps({"k": name[0], "v": v}))
+
+    def opened() -> sl.App:
+        app = sl.App("shop", store=tmp_path / "store", spark=spark, shards=2)
+        app.source("orders", sl.files(folder, format="json", schema=SCHEMA, settle=0))
+        app.source("prices", prices)
+        joined = "FROM orders o JOIN prices p ON o.k = p.k"
+        app.view("parts", f"SELECT o.k, 100 div o.v q {joined}", on_error="hold")
+        app.view("good", f"SELECT o.k, sum(o.v) s {joined} GROUP BY o.k")
+        app.view("large", "SELECT * FROM good WHERE s > 4")
+        return app
+
+    def good(app: sl.App, as_of: int | None = None) -> list[tuple[Any, ...]]:
+        return sorted(map(tuple, app.read("good", as_of=as_of).collect()))
+
+    with opened() as app:
+        prices.append([("a", 1), ("b", 2)])
+        arrives("a1", 1)
+        app.run(until="caught_up")
+        (folder / "a1.json").unlink()
+        arrives("a2", 0)
+        arrives("b1", 5)
+        app.run(until="caught_up")
+        assert app.run(until="caught_up").held == ("parts",)
+        assert (good(app), good(app, as_of=1)) == ([("a", 1), ("b", 5)], [("a", 1)])
+    prices = sl.memory("k string, p long", key="k")
+    with opened() as app:
+        arrives("a3", 3)
+        assert app.run(until="caught_up").held == ("parts",)
+        assert (good(app), good(app, as_of=1)) == ([("a", 4), ("b", 5)], [("a", 1)])
+        assert rows_of(app.read("large")) == [("b", 5)]
+    assert check_store(tmp_path / "store").findings == ()
+
+
+class Repeated:
+    """A table function."""
+
+    def eval(self, text: str, times: int) -> Iterator[tuple[str]]:
+        for _ in range(min(times, 3)):
+            yield (text,)
+
+
+def test_a_view_of_a_python_table_function_is_not_blamed_for_another_one(shop: Shop) -> None:
+    made = F.udtf(Repeated, returnType="w string")
+    assert isinstance(made, UserDefinedTableFunction)
+    shop.spark.udtf.register("repeated", made.asDeterministic())
+    shop.app.view("words", "SELECT k, w FROM orders, LATERAL repeated(k, v)")
+    shop.app.view("parts", PARTS, on_error="hold")
+    shop.more(("a", 2))
+    shop.more(("b", 0))
+    assert list(shop.held()) == ["parts"]
+    shop.check("words")
+
+
+def test_what_is_lost_of_a_held_view_is_a_finding_and_is_told(shop: Shop) -> None:
+    shop.three()
+    shop.more(("a", 1))
+    shop.more(("b", 0))
+    shop.app.close()
+    assert check_store(shop.store).findings == ()
+    trace = Store.at(shop.store).catalog().held["parts"].trace
+    layers = sorted((shop.store / trace).glob("*.arrow"))
+    for layer in layers:
+        layer.unlink()
+    found = check_store(shop.store)
+    assert found.findings == ()
+    assert "what 'parts' was up to epoch 1: nothing of it is in this store" in found.unchecked
+    for _ in range(2):
+        with pytest.raises(HeldElsewhere, match="what it showed as of epoch 1 is not in the store"):
+            read_view(shop.store, "parts")
+        shop.open()  # a start does not make it an empty view
+        shop.three()
+        shop.run()
+        shop.check("sums")
+        shop.app.close()
 
 
 def test_a_held_view_catches_up_by_itself_while_the_app_runs(shop: Shop) -> None:

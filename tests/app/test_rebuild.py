@@ -51,6 +51,22 @@ def test_a_view_that_must_keep_other_traces_and_means_the_same_is_computed_anew_
     assert plan_rebuild("s", KNOWN, moved, READS, ()) == Rebuild(("c",), ("a", "b"))
 
 
+def test_what_a_view_shares_may_be_listed_with_another_one() -> None:
+    """With the one that comes to it first: which that is may change while nobody's state does."""
+    known = {**KNOWN, "a": replace(entry("1"), traces=("shared", "own"))}
+    listed = {
+        **KNOWN,
+        "c": replace(entry("1"), traces=("shared",)),
+        "a": replace(entry("1"), traces=("own",)),
+    }
+    assert plan_rebuild("s", known, listed, READS, ()) == Rebuild((), ("a", "b", "c"))
+    without = {name: view for name, view in listed.items() if name == "c"}
+    held = {name: view for name, view in known.items() if name == "c"}
+    found = plan_rebuild("s", held, without, READS, (), beside=("shared",))
+    assert found == Rebuild((), ("c",)), "epochs have kept it for one that is held"
+    assert plan_rebuild("s", held, without, READS, ()) == Rebuild(("c",), ())
+
+
 def test_a_reader_keeps_other_traces_when_what_it_reads_changes_and_has_not_changed_itself() -> None:
     declared = {**KNOWN, "a": entry("2"), "b": replace(entry("1"), traces=("elsewhere",))}
     found = plan_rebuild("s", KNOWN, declared, READS, (), replacing=("a",))

@@ -124,6 +124,25 @@ def test_a_read_that_no_epoch_took_is_read_anew(
 
 
 @pytest.mark.spark
+def test_who_was_succeeded_removes_nothing_that_its_successor_read(
+    rates: Callable[[str], str], tmp_path: Path, spark: SparkSession
+) -> None:
+    """An engine that is stopped at its start, succeeded, and woken."""
+    folder = tmp_path / "kept"
+    folder.mkdir()
+    left, theirs = (folder / f"{number:09d}-1-0000000000000000.arrow" for number in (0, 1))
+    left.touch()
+    source = table(rates("SELECT 1 v"))
+
+    def stopped() -> None:
+        theirs.touch()
+
+    source.check_ours = stopped
+    source.attach("rates", spark, folder, ())
+    assert (left.exists(), theirs.exists()) == (False, True)
+
+
+@pytest.mark.spark
 def test_a_restart_goes_on_from_the_last_range_or_the_summary(
     rates: Callable[[str], str], attach: Attach, rows: Rows
 ) -> None:

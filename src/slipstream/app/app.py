@@ -848,7 +848,8 @@ class App:
             made = None if self._changes is None else self._changes.assembly
             known = {*made.catalog.views, *made.held} if made is not None else set()
             own = declared.definitions.keys() - {*declared.kept.values()}
-            names = sorted(name for name in own if name not in known or name in declared.replacing)
+            meant = declared.replacing | {*asked}
+            names = sorted(name for name in own if name not in known or name in meant)
             return Wanted(declared.version, tuple(names), assembled)
 
     @property

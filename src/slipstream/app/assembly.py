@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame, SparkSession
@@ -83,6 +84,12 @@ class Changing:
     backfill: Backfill | None
     after: int
     mending: frozenset[str] = frozenset()
+
+    def abandon(self) -> None:
+        """Remove what was computed for it: it is begun anew, or not at all."""
+        if self.backfill is not None:
+            with suppress(SlipstreamError):  # the store is another's: what is in it, too
+                self.backfill.end()
 
 
 @dataclass(frozen=True)
@@ -190,12 +197,21 @@ class Assembly:
 
     def compare(self, claim: Claim, frontier: int) -> Rebuild:
         """What this asks for of a store; an error where it is more than the user has agreed to."""
-        known = claim.store.catalog().views if frontier else self.catalog.views
-        known = {name: view for name, view in known.items() if name not in self.held}
+        catalog = claim.store.catalog() if frontier else self.catalog
+        known = {name: view for name, view in catalog.views.items() if name not in self.held}
         idle = idle_traces(claim.store.root, known, frontier)
         wanted = self.asked if frontier else ()
         root = str(claim.store.root)
-        return plan_rebuild(root, known, self.catalog.views, self.inputs, wanted, idle, self.replacing)
+        return plan_rebuild(
+            store=root,
+            known=known,
+            declared=self.catalog.views,
+            inputs=self.inputs,
+            asked=wanted,
+            idle=idle,
+            replacing=self.replacing,
+            beside=catalog.traces(),
+        )
 
     def proposed(self, known: Mapping[str, ViewEntry], store: Store, frontier: int) -> tuple[Rebuild, bool]:
         """What this would do to a store, whoever has agreed to it; and whether all of that was agreed to."""
@@ -281,7 +297,7 @@ class Assembly:
         newly = [name for name in self.held if name in known.views]
         had = {name for name in self.rejects if f"{name}_rejected" in known.views}
         begin_rejects(claim.store.root, claim.incarnation, self.rejects, had, epoch)
-        if placed or newly:
+        if backfill is not None or newly:  # what one that was killed has put in place may not be flushed
             said = read_replication(claim.store.disk)
             flush_after(claim.store, said.persisted if said.incarnation == claim.incarnation else 0)
         lost = {
@@ -289,7 +305,7 @@ class Assembly:
         }
         was = {name: view for name, view in known.held.items() if name not in lost and view.last}
         joined = succeeding(self.catalog, known.views, rebuild, placed, claim.incarnation, epoch, kept, was)
-        final = replace(joined, held=held_entries(self.held, known, lost, epoch))
+        final = replace(joined, held=held_entries(self.held, known, epoch))
         claim.write_catalog(final)
         crash_point("backfill.taken_up")
         if backfill is not None:
@@ -302,8 +318,7 @@ class Assembly:
     def note(self, claim: Claim, epoch: int) -> None:
         """Have a store say what held views failed of last."""
         known = claim.store.catalog()
-        lost = {name for name in self.held if name not in known.held}
-        claim.write_catalog(replace(known, held=held_entries(self.held, known, lost, epoch)))
+        claim.write_catalog(replace(known, held=held_entries(self.held, known, epoch)))
 
     def started(self, started: Started) -> tuple[Assembly, Running]:
         """A loop that goes on from where a store is, and what it runs: views that fail and may be held are."""
@@ -318,6 +333,8 @@ class Assembly:
                     changing.backfill.advance(frontier, EPOCH_POOL)
             except (*FAILURES, SlipstreamError) as error:
                 assembly = assembly.blaming(changing, error, EPOCH_POOL, starts=True)
+                if changing is not None:
+                    changing.abandon()
             else:
                 return assembly, assembly.loop(started, changing)
 
@@ -462,13 +479,14 @@ def assemble(
     declared = Declared(
         spark=spark,
         sources=sources,
-        views={name: view for name, view in views.items() if name not in held},
-        recomputed=[name for name in recomputed if name not in held],
+        views=views,
+        recomputed=recomputed,
         placeholders=placeholders,
         shards=shards,
         settings=settings,
         known={name: view.traces for name, view in there.views.items() if name not in asked},
         past=frozenset(trace for view in shown for trace in (view.trace, *(was.trace for was in view.past))),
+        left_out=held.keys(),
     )
     plans = Plans(declared, claim.store.root)
     compiled = plans.compiled.views

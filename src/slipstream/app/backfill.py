@@ -19,6 +19,7 @@ import shutil
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -32,6 +33,7 @@ from slipstream.dataflow.task import EpochProperty
 from slipstream.epoch import Template
 from slipstream.epoch.diagnosis import Diagnosis
 from slipstream.epoch.spark_job import added_up
+from slipstream.epoch.template import FAILURES
 from slipstream.observe.switching import Standing
 from slipstream.sources import Source
 from slipstream.sources.joined import joined
@@ -54,7 +56,7 @@ crash_points(
 class Backfill:
     """Computes views in a store of their own. template: gives their plan. held: the views that are handed in, as the
     catalog has them. upto: the epoch of the app up to which it is computed. placed: traces that are in place. mending:
-    some of these views failed before, so rows that were taken back since are left out.
+    some of these views have failed, so rows that were taken back since are left out.
     """
 
     spark: SparkSession
@@ -66,24 +68,33 @@ class Backfill:
     upto: int = 0
     placed: set[str] = field(default_factory=set)
     mending: bool = False
+    _number: int = field(default_factory=count(1).__next__)
     _tried: int = 0
     _epochs: list[tuple[int, int, int]] = field(default_factory=list)
     """Of each epoch of the backfill: its number, and the first and the last of the app's that it stands for."""
 
     @property
     def folder(self) -> Path:
-        return self.claim.store.root / f"{REBUILD}-{self.claim.incarnation}"
+        """Its own: two may be under way, one beside the run and one of views that the run holds."""
+        return self.claim.store.root / f"{REBUILD}-{self.claim.incarnation}-{self._number}"
 
     def begin(self) -> None:
-        """Begin with nothing, whatever was left by one that was cut short."""
-        clear(self.claim)
         self.claim.store.disk.make_folder(self.folder.name)
 
     def advance(self, upto: int, pool: str = BACKFILL_POOL) -> None:
-        """Compute what epochs have brought since, up to one that is computed."""
+        """Compute what epochs have brought since, up to one that is computed. If it fails it is tried once more without
+        the rows that were taken back since: Spark would not see them either.
+        """
         self._tried = upto
         number, sent = self._next()
-        self.template.run(self.spark, self._frames(upto), sent, pool)
+        try:
+            self.template.run(self.spark, self._frames(upto), sent, pool)
+        except FAILURES:
+            if self.mending or not any(source.changes.mode == "diff" for source in self.sources.values()):
+                raise
+            self.mending = True
+            self._remove(number)
+            self.template.run(self.spark, self._frames(upto), sent, pool)
         self._epochs.append((number, self.upto + 1, upto))
         self.upto = upto
 
@@ -120,13 +131,22 @@ class Backfill:
         crash_point("backfill.in_place")
 
     def end(self) -> None:
-        clear(self.claim)
+        """Remove what it has computed, which is in place by now or of no use."""
+        self.claim.check_ours()
+        shutil.rmtree(self.folder, ignore_errors=True)
 
     def _add(self, trace: str, number: int, first: int, last: int) -> None:
         made = self.folder / trace
         for layer in list_layers(made):
             if layer.lo == number:
                 as_flat(made, layer, self.claim.store.root / trace, last, first)
+
+    def _remove(self, number: int) -> None:
+        """Remove what an attempt has left of an epoch of the backfill."""
+        for made in self.folder.glob("traces/*/*"):
+            for layer in list_layers(made):
+                if layer.lo == number:
+                    (made / layer.filename).unlink()
 
     def _frames(self, upto: int) -> dict[str, DataFrame]:
         """What is to be computed now, of each input that has something."""
@@ -168,7 +188,7 @@ class Backfill:
 
 
 def clear(claim: Claim) -> None:
-    """Remove what backfills have left, of this process or of one before it."""
+    """Remove what backfills of processes before this one have left."""
     for folder in claim.store.root.glob(f"{REBUILD}-*"):
         claim.check_ours()
         shutil.rmtree(folder, ignore_errors=True)

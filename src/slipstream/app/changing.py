@@ -106,9 +106,13 @@ class Changes:
         frontier, before = self._running.loop.frontier, self.assembly
         assembly = before.without(faults_of(error), frontier)
         changing = assembly.begin(self._running.started.claim, frontier)
-        if changing.backfill is not None:
-            changing.backfill.advance(frontier, EPOCH_POOL)
-        self._swap(assembly, changing)
+        try:
+            if changing.backfill is not None:
+                changing.backfill.advance(frontier, EPOCH_POOL)
+            self._swap(assembly, changing)
+        except BaseException:
+            changing.abandon()
+            raise
         self._holds += 1
         self._pauses = self._pauses.begun(self._clock.monotonic())
         crash_point("hold.done")
@@ -222,6 +226,9 @@ class Changes:
                 else:
                     pool = BACKFILL_POOL if beside else EPOCH_POOL
                     assembly = assembly.blaming(changing, error, pool, starts=False)
+            finally:
+                if changing is not None:  # what was taken up is gone from there already
+                    changing.abandon()
 
     def _make_beside(self, assembly: Assembly, changing: Changing, version: int, holds: int) -> None:
         rounds = 0
@@ -241,6 +248,7 @@ class Changes:
 
     def _last(self, assembly: Assembly, changing: Changing, version: int) -> None:
         if not changing.after and self._running.loop.frontier:  # the app's first epochs came meanwhile
+            changing.abandon()
             changing = self._begun(assembly, beside=True)
         if self._left(changing):
             self._advance(changing)

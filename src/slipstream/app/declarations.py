@@ -12,12 +12,13 @@ import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from slipstream.app.declared import StandIn
 from slipstream.app.definitions import Names, ViewDefinition, check_complete
-from slipstream.core.errors import AsksForRows, NameTaken, StillRead, UnknownView, ViewCycle
+from slipstream.core.errors import AsksForRows, NameTaken, ReaderBroken, StillRead, UnknownView, ViewCycle
 from slipstream.plan import (
     Catalyst,
     check_deterministic,
@@ -31,6 +32,7 @@ from slipstream.plan import (
     means_the_same,
 )
 from slipstream.sources import Source
+from slipstream.spark.jvm import text_of
 
 NO_ROWS = "slipstream: what stands for a source or a view has no rows"
 
@@ -272,13 +274,20 @@ class Declarations:
             if name == now.definition.name:
                 each = now
             elif fresh.keys() & set(self.definitions[name].inputs):
-                each = self._analysed(self.definitions[name], {**self.placeholders, **fresh})
+                each = self._read_anew(self.definitions[name], now.definition.name, fresh)
                 analysed.append(each)
             else:
                 continue
             if name not in fresh and _columns(self.placeholders[name]) != _columns(each.frame):
                 fresh[name] = self._stand_in(name, "view", each.frame.schema)
         return fresh, analysed
+
+    def _read_anew(self, view: ViewDefinition, replaced: str, fresh: dict[str, DataFrame]) -> _Analysed:
+        """A view over what another comes to be, or an error that names both."""
+        try:
+            return self._analysed(view, {**self.placeholders, **fresh})
+        except AnalysisException as error:
+            raise ReaderBroken(replaced, view.name, text_of(error)) from None
 
     def _check_circle(self, definition: ViewDefinition) -> None:
         """Raise if a view that is replaced would come to read itself."""

@@ -16,9 +16,12 @@ from typing import Literal
 
 from pyspark.sql import DataFrame
 
-from slipstream.core.errors import BadName, NameTaken, NoFrame, UnknownInput, ViewCycle
+from slipstream.core.errors import BadName, LongName, NameTaken, NoFrame, UnknownInput, ViewCycle
 from slipstream.plan.functions import digest
 from slipstream.sources import Source
+
+_LONGEST = 200
+"""Bytes of a name: a view's traces are in a folder that is called so."""
 
 Query = Callable[..., DataFrame]
 Maintain = Literal["incremental", "recompute"]
@@ -52,6 +55,8 @@ class Names:
     def take(self, name: str, kind: str) -> None:
         if not name.isidentifier() or keyword.iskeyword(name) or name.startswith("_"):
             raise BadName(name)
+        if len(name.encode()) > _LONGEST:
+            raise LongName(name, _LONGEST)
         self.check_free(name)
         self._kinds[name] = kind
 

@@ -12,7 +12,7 @@ that trying costs a small share of the time however much there is to be computed
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from slipstream.core.errors import EpochFailed, listed
@@ -91,17 +91,13 @@ def with_their_readers(
     return {**found, **late}
 
 
-def held_entries(
-    held: Mapping[str, Fault], known: Catalog, lost: Collection[str], epoch: int
-) -> dict[str, ViewEntry]:
-    """What the catalog says of the views that are held from an epoch on, or still. lost: those of which nothing is
-    there any more.
-    """
+def held_entries(held: Mapping[str, Fault], known: Catalog, epoch: int) -> dict[str, ViewEntry]:
+    """What the catalog says of the views that are held from an epoch on, or still."""
     found = {}
     for name, fault in held.items():
         if name in known.views:
             was = _shown(known.views[name], epoch)
-        elif name in known.held and name not in lost:
+        elif name in known.held:  # also where its layers are lost: who reads it is told
             was = known.held[name]
         else:
             assert fault.entry is not None, "what is held is declared"

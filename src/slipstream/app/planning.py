@@ -39,7 +39,7 @@ from slipstream.trace import epoch_layers
 @dataclass(frozen=True)
 class Declared:
     """What plans are made of. known: the traces that views have in the store already, and go on with. past: those of
-    views that are held, which are nobody's any more.
+    views that are held, which are nobody's any more. left_out: views that are held, of which nothing is computed.
     """
 
     spark: SparkSession
@@ -51,6 +51,7 @@ class Declared:
     settings: Settings
     known: Mapping[str, Collection[str]]
     past: Collection[str] = ()
+    left_out: Collection[str] = ()
 
 
 class Plans:
@@ -195,6 +196,7 @@ def _to_compile(declared: Declared) -> plan.Declared:
         session=session,
         hash_bits=declared.settings.hash_bits,
         past=declared.past,
+        left_out=declared.left_out,
     )
 
 

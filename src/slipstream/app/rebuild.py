@@ -66,9 +66,11 @@ def plan_rebuild(
     asked: Collection[str],
     idle: Collection[str] = (),
     replacing: Collection[str] | None = (),
+    beside: Collection[str] = (),
 ) -> Rebuild:
     """Compare the catalog's views with those declared. asked: views to be computed anew in any case. idle: traces that
-    a view may do without. replacing: views that may be replaced, None for any; an error if another one changed.
+    a view may do without. replacing: views that may be replaced, None for any; an error if another one changed. beside:
+    traces that epochs have kept for views that are none of these.
     """
     own = {name: view for name, view in declared.items() if view.role == "view"}
     for name in asked:
@@ -80,7 +82,8 @@ def plan_rebuild(
     forced = with_readers(set(asked) & both.keys(), inputs) - added
     replaced = with_readers(added | changed, inputs) - added
     anew = added | replaced | forced
-    moved = {name for name in both.keys() - anew if not _goes_on(name, *both[name], idle)}
+    there, wanted = {*_kept(known), *beside}, _kept(declared)
+    moved = {name for name in both.keys() - anew if not _goes_on(name, *both[name], idle, there, wanted)}
     anew = with_readers(anew | moved, inputs)
     reused = tuple(name for name in own if name not in anew)
     if replacing is not None and not changed <= {*asked, *replacing}:
@@ -171,13 +174,25 @@ def _kind(trace: str) -> str:
     return trace.rpartition("/")[2].partition("-")[0]
 
 
-def _goes_on(name: str, before: ViewEntry, now: ViewEntry, idle: Collection[str]) -> bool:
-    """Whether a view of the same meaning finds its state in the traces that it had. One that shared a join with another
-    view may have recorded its rows in the order of other hashes while the join put rows aside, so it does not.
+def _goes_on(
+    name: str,
+    before: ViewEntry,
+    now: ViewEntry,
+    idle: Collection[str],
+    there: Collection[str],
+    wanted: Collection[str],
+) -> bool:
+    """Whether a view of the same meaning finds its state in traces that are there, its own or another's: what is shared
+    is listed with the view that comes to it first. One that shared a join may have recorded its rows in the order of
+    other hashes while the join put rows aside, so then it does not. wanted: all that is to be kept from now on.
     """
-    gone = set(before.traces) - set(now.traces)
+    gone = set(before.traces) - set(now.traces) - set(wanted)
     may_go = {trace for trace in gone if trace in idle and owner_of(trace) == name}
-    return set(now.traces) <= set(before.traces) and gone == may_go
+    return set(now.traces) <= set(there) and gone == may_go
+
+
+def _kept(views: Mapping[str, ViewEntry]) -> set[str]:
+    return {trace for view in views.values() for trace in view.traces}
 
 
 def with_readers(views: set[str], inputs: Mapping[str, Iterable[str]]) -> set[str]:

@@ -306,14 +306,28 @@ class HistoryBegins(SlipstreamError):
         )
 
 
-class HeldElsewhere(SlipstreamError):
-    """What a held view showed is not in this store."""
+class PastGone(HistoryBegins):
+    """What a view was before it was replaced is not in this store, or not all of it."""
 
-    def __init__(self, view: str, last: int) -> None:
+    def __init__(self, store: str, view: str, asked: int, since: int, *, part: bool) -> None:
+        what = "only in part in" if part else "not in"
+        SlipstreamError.__init__(
+            self,
+            f"What '{view}' was before its query was replaced at epoch {since} is {what} the store '{store}', and "
+            f"epoch {asked} was asked for. It is in the store that it ran in, and never on replicas: it is lost with "
+            f"that store, or damaged, which `slipstream fsck {store}` tells. Epoch {since} and later ones can be read.",
+        )
+
+
+class HeldElsewhere(SlipstreamError):
+    """What a held view showed is not in this store, or not all of it."""
+
+    def __init__(self, store: str, view: str, last: int, *, part: bool) -> None:
+        what = "only in part in" if part else "not in"
         super().__init__(
-            f"'{view}' is held at epoch {last}, and what it was then is not here: what a held view shows is in the "
-            "store that it was held in, not on replicas. It is computed anew once it is mended; `slipstream status` "
-            "says what it fails of."
+            f"'{view}' is held, and what it showed as of epoch {last} is {what} the store '{store}'. It is in the "
+            "store that it was held in, and never on replicas: it is lost with that store, or damaged, which "
+            f"`slipstream fsck {store}` tells. Once it is mended it is computed anew."
         )
 
 
@@ -646,6 +660,13 @@ class BadName(SlipstreamError):
         )
 
 
+class LongName(SlipstreamError):
+    def __init__(self, name: str, longest: int) -> None:
+        super().__init__(
+            f"'{name[:40]}...' is a name of {len(name.encode())} bytes, and a source or view can have {longest}."
+        )
+
+
 class NameTaken(SlipstreamError):
     def __init__(self, name: str, kind: str, instead: str | None = None) -> None:
         also = "" if instead is None else f", or {instead}"
@@ -665,6 +686,16 @@ class AnotherSource(SlipstreamError):
 class StillRead(SlipstreamError):
     def __init__(self, name: str, readers: Iterable[str]) -> None:
         super().__init__(f"'{name}' cannot be dropped: it is read by {listed(readers)}. Drop these first.")
+
+
+class ReaderBroken(SlipstreamError):
+    """A view that reads one that is to be replaced makes no sense any more."""
+
+    def __init__(self, replaced: str, reader: str, cause: str) -> None:
+        super().__init__(
+            f"'{replaced}' cannot be replaced: '{reader}' reads it, and does not work with the new query: "
+            f"{_first_line(cause)} Nothing was changed. Drop '{reader}' first, or have it read what both queries have."
+        )
 
 
 class OnItsWay(SlipstreamError):

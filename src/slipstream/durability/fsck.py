@@ -51,7 +51,16 @@ from slipstream.store.catalog import Catalog
 from slipstream.store.disk import Disk, is_shared
 from slipstream.store.links import links_in
 from slipstream.store.store import FENCES, Identity, Store, claim_store
-from slipstream.trace import Fence, LayerName, history_reach, is_away, open_layer, problem_of
+from slipstream.trace import (
+    Fence,
+    LayerName,
+    cover,
+    history_reach,
+    is_away,
+    open_layer,
+    problem_of,
+    readable_from,
+)
 from slipstream.trace.naming import Span
 
 _FEW = 20
@@ -227,6 +236,7 @@ class _StoreCheck:
         for lost in self._examined.forgotten:
             self._find(lost.trace, str(lost))
         catalog = self._local.catalog or Catalog()
+        self._pasts(catalog)
         known = {*catalog.traces(), *catalog.past_traces()}
         for trace in self._local.layers:
             if trace not in known:
@@ -238,6 +248,40 @@ class _StoreCheck:
             self._unchecked.append(
                 f"the layers of {len(merged)} epochs against their records: they are merged, or were fetched"
             )
+
+    def _pasts(self, catalog: Catalog) -> None:
+        """What held views show, and what views were before they were replaced. That is not on replicas: where nothing
+        of it is there, the store may have come back from one.
+        """
+        kept, shown = self._examined.chain.history.kept, []
+        for name, view in sorted(catalog.readable.items()):
+            shown += [(name, was.trace, was.since, was.upto, was.last) for was in view.past]
+            if view.held is not None and view.last:
+                shown.append((name, view.trace, view.since, view.last, None))
+        for name, trace, since, upto, last in shown:
+            upto = upto if last is None else min(upto, last)
+            if upto == 0:
+                continue
+            names = [each for each in self._store.valid_layers(trace) if not self._is_damaged(trace, each)]
+            if not self._local.layers.get(trace):
+                self._unchecked.append(
+                    f"what '{name}' was up to epoch {upto}: nothing of it is in this store"
+                )
+                continue
+            try:
+                cover(names, upto, Span.whole())
+            except MissingLayer as missing:
+                self._find(trace, f"{missing}")
+                continue
+            left = readable_from(names, upto, Span.whole())
+            if left > max(since, kept) and upto > kept:
+                begins = max(since, kept)
+                self._find(
+                    trace, f"its history before epoch {left} is missing, and was kept from {begins} on"
+                )
+
+    def _is_damaged(self, trace: str, name: LayerName) -> bool:
+        return (trace, name) in self._local.damaged
 
     def _has_own(self, epoch: int) -> bool:
         by = self._examined.chain.computed_by.get(epoch)

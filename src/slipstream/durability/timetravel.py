@@ -28,6 +28,7 @@ from slipstream.core.errors import (
     HistoryLetGo,
     HistoryLost,
     MissingLayer,
+    PastGone,
     UnknownEpoch,
 )
 from slipstream.durability.newest import newest_epoch
@@ -104,12 +105,12 @@ def _check_stretch(
             return
     history = read_lineage(store.disk).history
     frontier = entry.shown(history.frontier)
-    if later is not None:
-        if asked >= history.kept:
-            raise HistoryBegins(view, asked, later)
+    if later is not None and asked < history.kept:
         return
+    if later is not None:
+        raise PastGone(str(store.root), view, asked, later, part=bool(names))
     if entry.last is not None and not _is_there(names, entry.last, None, base=False):
-        raise HeldElsewhere(view, entry.last)
+        raise HeldElsewhere(str(store.root), view, entry.last, part=bool(names))
     kept = min(max(history.kept, entry.since), frontier)
     left = readable_from(names, frontier, Span.whole())
     if asked < left and _is_there(names, frontier, None, base=False):

@@ -150,8 +150,7 @@ class Template:
         catalyst = self._catalyst
         try:
             for plan in self._program.views[view]:
-                whole = catalyst.frame(catalyst.swap(plan, pairs))
-                whole.write.format("noop").mode("overwrite").save()
+                catalyst.run(catalyst.frame(catalyst.swap(plan, pairs)))
         except FAILURES as error:
             return error
         return None

@@ -206,7 +206,8 @@ def _view(store: Store, name: str, entry: ViewEntry, epoch: int, problem: str | 
         debts = _debts(store.root, entry, epoch)
     except MissingLayer as gap:
         if entry.held is not None:
-            damage = str(HeldElsewhere(name, epoch)) if not names else str(gap)
+            elsewhere = HeldElsewhere(str(store.root), name, epoch, part=bool(names))
+            damage = str(gap) if names else str(elsewhere)
         elif problem is None:
             raise
     except DamagedLayer as error:

@@ -92,7 +92,8 @@ class Compiled:
 class Declared:
     """What is compiled. sources: each with what it means. known: the traces that views have in the store already, and
     go on with. session: the settings of the session in which the views were written. hash_bits: how long hashes are.
-    past: traces of views that are held, which are nobody's any more.
+    past: traces of views that are held, which are nobody's any more. left_out: views that are held. They are compiled
+    with the others, so that what these share with them stays what it is, but after them, and then left out.
     """
 
     sources: Mapping[str, tuple[Source, Meaning]]
@@ -103,6 +104,7 @@ class Declared:
     session: Mapping[str, str]
     hash_bits: int = 64
     past: Collection[str] = ()
+    left_out: Collection[str] = ()
 
 
 def maintainable(catalyst: Catalyst, frame: DataFrame, recomputed: bool = False) -> Node:
@@ -123,9 +125,9 @@ def compile_views(catalyst: Catalyst, declared: Declared) -> Compiled:
     """Every view, in the order in which they are declared."""
     leaves = {name: catalyst.leaf_of(frame) for name, frame in declared.placeholders.items()}
     names = {leaf: name for name, leaf in leaves.items()}
+    frames = dict(sorted(declared.views.items(), key=lambda view: view[0] in declared.left_out))
     plans = {
-        name: maintainable(catalyst, frame, name in declared.recomputed)
-        for name, frame in declared.views.items()
+        name: maintainable(catalyst, frame, name in declared.recomputed) for name, frame in frames.items()
     }
     readers = _readers(catalyst, plans, names)
     commons = Commons(catalyst, names)
@@ -139,7 +141,7 @@ def compile_views(catalyst: Catalyst, declared: Declared) -> Compiled:
         meanings.know(leaves[name], meaning)
         inputs[leaves[name]] = source
     views = []
-    for name, frame in declared.views.items():
+    for name, frame in frames.items():
         compiling = _Compiling(
             catalyst=catalyst,
             name=name,
@@ -153,7 +155,13 @@ def compile_views(catalyst: Catalyst, declared: Declared) -> Compiled:
         views.append(view)
         meanings.know(leaves[name], of_view(name, view.meaning))
         inputs[leaves[name]] = name
-    return Compiled(tuple(source for source, _ in read.values()), tuple(views), leaves, readers)
+    left = _readers(catalyst, {name: plans[name] for name in plans if name not in declared.left_out}, names)
+    return Compiled(
+        tuple(source for source, _ in read.values() if left[source.name]),
+        tuple(replace(view, readers=left[view.name]) for view in views if view.name not in declared.left_out),
+        leaves,
+        left,
+    )
 
 
 def _readers(catalyst: Catalyst, plans: Mapping[str, Node], names: Mapping[int, str]) -> Counter[str]:

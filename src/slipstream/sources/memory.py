@@ -279,6 +279,7 @@ class Memory(Source):
                 file.seek(max(0, path.stat().st_size - len(_END)))
                 if file.read() == _END:
                     return
+            self.check_ours()
             path.rename(path.with_name(f".{path.name}.torn"))
             del self._rows[number], self._names[number]
             self._next = number

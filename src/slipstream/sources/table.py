@@ -259,9 +259,10 @@ class Table(Source):
     def _remove_unrecorded(self) -> None:
         """Remove what was read and is part of no epoch, and what was half written."""
         last = -1 if self._last is None else self._last["read"]
-        for path in self._home().iterdir():
+        for path in list(self._home().iterdir()):  # first: a successor's come later
             part = named(path.name)
             if path.name.endswith(".tmp") or (part is not None and part.read > last):
+                self.check_ours()
                 path.unlink(missing_ok=True)
 
     def _stored(self) -> StructType:
