@@ -13,26 +13,25 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar
 from datetime import datetime
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import TracebackType
-from typing import Literal, get_args, overload
+from typing import get_args, overload
 
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
-from pyspark.sql.types import LongType, StructField, StructType
+from pyspark.sql import DataFrame, SparkSession
 from rich.console import Console
 
-from slipstream.app.assembly import Assembly, assemble
+from slipstream.app.assembly import Assembly, Setup, assemble
 from slipstream.app.catching import CatchingUp
 from slipstream.app.changing import Changes, Wanted
 from slipstream.app.declarations import Declarations
 from slipstream.app.declared import Declared
 from slipstream.app.definitions import Maintain, OnError, Query, ViewDefinition, given_as, inputs_of
+from slipstream.app.opening import claimed, watching, without_gone
 from slipstream.app.proposal import Proposal, propose
+from slipstream.app.reading import frame_of, warn_if_held
 from slipstream.app.screens import can_animate, screen
 from slipstream.app.showing import Told, app_picture, declared_picture, view_picture
 from slipstream.app.watching import watch
@@ -45,35 +44,26 @@ from slipstream.core.errors import (
     BadSourceOption,
     BadViewOption,
     DamagedSummary,
-    HeldWarning,
     HoldNeedsInput,
-    InputGone,
     NameTaken,
     OnItsWay,
     RecoveryWarning,
     SessionWarning,
     SlipstreamError,
     StandingBy,
-    StoreNotWritable,
-    StoreReadOnly,
-    StoreUnreadable,
-    StoreVanished,
     UnknownView,
     WaitsForItself,
 )
 from slipstream.core.settings import Declaration, Durability, Exposure, History, Settings, starting
-from slipstream.dataflow.contents import Contents, Reading, places
 from slipstream.dataflow.graph import Step
 from slipstream.durability.newest import newest_epoch
 from slipstream.durability.replica import check_apart, own_folders
 from slipstream.durability.start import Started, start
-from slipstream.durability.timetravel import check_there, resolve_epoch
+from slipstream.durability.timetravel import resolve_epoch
 from slipstream.epoch import EpochReport, Loop, Summary
-from slipstream.epoch.gone import shortened
 from slipstream.observe import Backlog, Frontiers, notes, read_frontiers, read_status, wording
 from slipstream.observe.datasource import SlipstreamSource
 from slipstream.observe.pictures import Sample, ViewPicture, app_html, view_html
-from slipstream.observe.switching import Parts, changes_of
 from slipstream.plan import (
     Catalyst,
     marked_schema,
@@ -88,27 +78,13 @@ from slipstream.store.history import History as Past
 from slipstream.store.layers import LocalLayers
 from slipstream.store.layout import SOURCES
 from slipstream.store.lineage import read_lineage, read_whole
-from slipstream.store.store import Claim, Store, await_claim, claim_store, watch_store
+from slipstream.store.store import Store, await_claim, watch_store
 
 SPARK_STARTED = "Spark is started"
 ROWS = 20
 """Rows of a view that a picture shows."""
 
 _LOG = logging.getLogger("slipstream.engine")
-
-_standing_by: ContextVar[Literal["", "standing by", "looking"]] = ContextVar("standing_by", default="")
-
-
-@contextmanager
-def standing_by(*, looking: bool = False) -> Iterator[None]:
-    """Apps that are opened inside leave their store to the engine that has it, until `App.stand_by`. looking: they are
-    only looked at, and write nothing at all.
-    """
-    token = _standing_by.set("looking" if looking else "standing by")
-    try:
-        yield
-    finally:
-        _standing_by.reset(token)
 
 
 class App:
@@ -146,11 +122,11 @@ class App:
         self._events: EventLog | None = None
         root = self.store.absolute()
         opened = Store(LocalDisk(root, shared=shared), LocalLayers(root))
-        self._looking = TemporaryDirectory() if _standing_by.get() == "looking" else None
-        if _standing_by.get():
+        self._looking = TemporaryDirectory() if watching() == "looking" else None
+        if watching():
             self._claim = watch_store(opened)
         else:
-            self._claim = _claimed(opened, name, takeover=starting().takeover)
+            self._claim = claimed(opened, name, takeover=starting().takeover)
             self._begin()
         try:
             began = self._clock.monotonic()
@@ -816,7 +792,7 @@ class App:
         if not self._claim.held:
             raise StandingBy(str(self.store))
         assert self._started is not None, "a claimed store is started"
-        self._started = self._without_gone(self._started)
+        self._started = without_gone(self.name, self._started, self._sources, accept=self._asked.accept_loss)
         with active_session_kept(self._jvm):
             assembly, running = self._assembled().started(self._started)
         self._rebuilding.clear()
@@ -857,24 +833,6 @@ class App:
         declared = getattr(self, "_declared", None)
         return {} if declared is None else declared.sources
 
-    def _without_gone(self, started: Started) -> Started:
-        """Let go, with consent, of input that is gone and that epochs which were cut still need."""
-        lineage = started.lineage
-        short = shortened(lineage.history.pending, self._sources)
-        if short is None:
-            return started
-        if not self._asked.accept_loss:
-            raise InputGone(short.epochs, short.told)
-        history = lineage.history
-        for cut in short.cuts:
-            started.claim.check_ours()
-            started.writer.append(cut)
-            history = history.after(cut)
-        told = f"{short.epochs}: input that is gone is left out ({short.told})"
-        _LOG.warning("input that is gone is left out", extra=fields(epoch=history.frontier, cause=told))
-        warnings.warn(f"{self.name}: accepted: {told}", RecoveryWarning, stacklevel=4)
-        return dataclasses.replace(started, lineage=dataclasses.replace(lineage, history=history))
-
     def _assembled(self) -> Assembly:
         """What is declared, as it would run."""
         version = self._declared.version
@@ -888,7 +846,7 @@ class App:
 
     def _assemble(self, declared: Declarations, asked: Sequence[str], *, compared: bool = True) -> Assembly:
         definitions = declared.definitions
-        return assemble(
+        setup = Setup(
             spark=self._epochs,
             claim=self._claim,
             sources=declared.sources,
@@ -901,14 +859,14 @@ class App:
             history=self._history,
             settings=self._settings,
             clock=self._clock,
-            frontier=self._past.frontier if self._loop is None else self._loop.frontier,
             durability=self._durability,
             asked=asked,
             replacing=None if self._asked.replace else declared.replacing,
-            compared=compared,
             kept=declared.kept,
-            may_hold={name for name, view in definitions.items() if view.on_error == "hold"},
+            may_hold=frozenset(name for name, view in definitions.items() if view.on_error == "hold"),
         )
+        frontier = self._past.frontier if self._loop is None else self._loop.frontier
+        return assemble(setup, frontier, compared=compared)
 
     def _reraise(self) -> None:
         failure, self._failure = self._failure, None
@@ -928,61 +886,5 @@ class App:
         return known.view(view)
 
     def _load(self, view: str, as_of: int, since: int | None = None, in_order: bool = False) -> DataFrame:
-        """A view's contents, or its changes, as a frame: read by the workers that run the epochs, which are warm. Two
-        columns of a view may have one name, so they are read by their places.
-        """
-        now = self._entry(view)
-        entry = now.at(as_of)
-        fields = list(StructType.fromJson(entry.schema))
-        contents = Contents.described(entry.contents)
-        check_there(self._claim.store, view, as_of, since, base=not contents.is_bag)
-        root = str(self._claim.store.root)
-        reading: Reading | Parts = Reading(contents, root, self.shards, entry.shown(as_of))
-        if since is not None:
-            fields += [StructField(name, LongType()) for name in contents.beside]
-            stretches = now.between(since, as_of)
-            described = [(Contents.described(was.contents), after, upto) for was, after, upto in stretches]
-            reading = changes_of(view, described, root, self.shards)
-        names, by_place = [field.name for field in fields], places(len(fields))
-        schema = StructType(
-            [
-                StructField(place, field.dataType, field.nullable, field.metadata)
-                for place, field in zip(by_place, fields, strict=True)
-            ]
-        )
-        frame = self.spark.range(0, self.shards, 1, self.shards).mapInArrow(reading, schema)
-        order = [(by_place[names.index(name)], up, first) for name, up, first in entry.order]
-        return ordered(frame, order if in_order else ()).toDF(*names)
-
-
-def warn_if_held(view: str, entry: ViewEntry, epoch: int) -> None:
-    """Say that a view is not shown as of an epoch, but as of an earlier one."""
-    if entry.held is not None and entry.held.last < epoch:
-        why = entry.held
-        warnings.warn(HeldWarning(view, why.last, why.cause, why.row, why.because), stacklevel=3)
-
-
-def _claimed(store: Store, app: str, *, takeover: bool) -> Claim:
-    """A store that is claimed, or what is in the way of that."""
-    try:
-        return claim_store(store, app, takeover=takeover)
-    except OSError as error:
-        raise StoreNotWritable(str(store.root), f"{error.strerror}: '{error.filename}'") from None
-    except (StoreReadOnly, StoreUnreadable, StoreVanished) as error:
-        if isinstance(error, StoreVanished) and store.root.exists():
-            raise
-        why = error.__cause__
-        told = f"{why.strerror}: '{why.filename}'" if isinstance(why, OSError) else str(error)
-        raise StoreNotWritable(str(store.root), told) from None
-
-
-def ordered(frame: DataFrame, order: Sequence[tuple[str, bool, bool]]) -> DataFrame:
-    """A view's rows in the order that its query asks for, if it does: (column, ascending, nulls first)."""
-    return frame.orderBy(*[_sorting(*each) for each in order]) if order else frame
-
-
-def _sorting(name: str, ascending: bool, nulls_first: bool) -> Column:
-    column = F.col(f"`{name}`")
-    if ascending:
-        return column.asc_nulls_first() if nulls_first else column.asc_nulls_last()
-    return column.desc_nulls_first() if nulls_first else column.desc_nulls_last()
+        entry, store = self._entry(view), self._claim.store
+        return frame_of(self.spark, store, self.shards, view, entry, as_of, since, in_order=in_order)

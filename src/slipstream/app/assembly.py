@@ -104,22 +104,18 @@ class Computed:
 
 
 @dataclass(frozen=True)
-class Assembly:
-    """Everything that is made of one set of declarations. may_hold: the views that are held if they fail. held: views
-    that are, so that nothing here is made of them. idle: sources that only these read. reads: what each declared view
-    reads, those that are held included. remade: makes the same as of an epoch with other views held, and others
-    computed anew by request.
+class Setup:
+    """What is declared of an app, and how it is to run. inputs: what each view reads. asked: views to be computed anew
+    by request. replacing: views that may take the place of what they were; None for all. kept: the view of each source
+    that keeps its rows. may_hold: the views that are held if they fail.
     """
 
     spark: SparkSession
-    plans: Plans
+    claim: Claim
     sources: Mapping[str, Source]
-    used: Mapping[str, Source]
-    contents: Mapping[str, Contents]
-    rejects: Mapping[str, Rejects]
-    late: Mapping[str, str]
-    delays: Mapping[str, int]
-    catalog: Catalog
+    views: Mapping[str, DataFrame]
+    recomputed: Collection[str]
+    placeholders: Mapping[str, DataFrame]
     inputs: Mapping[str, tuple[str, ...]]
     shards: int
     target: float
@@ -130,12 +126,31 @@ class Assembly:
     asked: Collection[str]
     replacing: Collection[str] | None
     kept: Mapping[str, str]
+    may_hold: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Assembly:
+    """Everything that is made of one set of declarations. held: views that are held, so that nothing here is made of
+    them. idle: sources that only these read.
+    """
+
+    setup: Setup
+    plans: Plans
+    used: Mapping[str, Source]
+    contents: Mapping[str, Contents]
+    rejects: Mapping[str, Rejects]
+    late: Mapping[str, str]
+    delays: Mapping[str, int]
+    catalog: Catalog
     rehearsal: Rehearsal
-    may_hold: frozenset[str]
     held: Mapping[str, Fault]
     idle: Mapping[str, Source]
-    reads: Mapping[str, tuple[str, ...]]
-    remade: Callable[[Mapping[str, Fault], Collection[str], int], Assembly]
+
+    @property
+    def inputs(self) -> dict[str, tuple[str, ...]]:
+        """What each view reads that is computed."""
+        return {name: read for name, read in self.setup.inputs.items() if name not in self.held}
 
     @property
     def taken(self) -> dict[str, Source]:
@@ -151,9 +166,10 @@ class Assembly:
 
     def without(self, faults: Mapping[str, Fault], frontier: int, asked: Collection[str] = ()) -> Assembly:
         """The same, with more views held: these, and what reads them. asked: views to be computed anew by request."""
-        held = with_their_readers({**self.held, **faults}, self.reads, self.catalog)
+        held = with_their_readers({**self.held, **faults}, self.setup.inputs, self.catalog)
         described = {name: self._described(name, fault) for name, fault in held.items()}
-        return self.remade(described, [name for name in asked if name not in held], frontier)
+        setup = replace(self.setup, asked=[name for name in asked if name not in held])
+        return assemble(setup, frontier, compared=False, held=described)
 
     def _described(self, name: str, fault: Fault) -> Fault:
         if name not in self.catalog.views:
@@ -170,7 +186,7 @@ class Assembly:
             raise error
         rebuild, backfill = changing.rebuild, changing.backfill
         new = {*rebuild.added, *(rebuild.changed if starts else ())}
-        wanted = {*changing.mending, *(new & self.may_hold)}
+        wanted = {*changing.mending, *(new & self.setup.may_hold)}
         gone = self._gone(changing)
         told = gone or faults_of(backfill.explained(error, reads_of(self.plans.steps), pool))
         held = {view: fault for view, fault in told.items() if view in wanted}
@@ -178,7 +194,7 @@ class Assembly:
             held = {view: Fault(text_of(error)) for view in changing.mending}
         if not held:
             raise error
-        return self.without(held, backfill.upto or changing.after, self.asked)
+        return self.without(held, backfill.upto or changing.after, self.setup.asked)
 
     def _gone(self, changing: Changing) -> dict[str, Fault]:
         """Views that read input that is gone."""
@@ -192,7 +208,9 @@ class Assembly:
                     f"it would have to be computed anew from all input, and {len(files)} of what source '{name}' gave "
                     f"are gone: {named}. With app.source('{name}', ..., keep=True) rows outlast their files."
                 )
-                found |= {view: Fault(cause) for view in changing.rebuild.views if name in self.reads[view]}
+                found |= {
+                    view: Fault(cause) for view in changing.rebuild.views if name in self.setup.inputs[view]
+                }
         return found
 
     def compare(self, claim: Claim, frontier: int) -> Rebuild:
@@ -200,7 +218,7 @@ class Assembly:
         catalog = claim.store.catalog() if frontier else self.catalog
         known = {name: view for name, view in catalog.views.items() if name not in self.held}
         idle = idle_traces(claim.store.root, known, frontier)
-        wanted = self.asked if frontier else ()
+        wanted = self.setup.asked if frontier else ()
         root = str(claim.store.root)
         return plan_rebuild(
             store=root,
@@ -209,17 +227,17 @@ class Assembly:
             inputs=self.inputs,
             asked=wanted,
             idle=idle,
-            replacing=self.replacing,
+            replacing=self.setup.replacing,
             beside=catalog.traces(),
         )
 
     def proposed(self, known: Mapping[str, ViewEntry], store: Store, frontier: int) -> tuple[Rebuild, bool]:
         """What this would do to a store, whoever has agreed to it; and whether all of that was agreed to."""
         views, root = known if frontier else self.catalog.views, store.root
-        wanted, idle = self.asked if frontier else (), idle_traces(root, views, frontier)
+        wanted, idle = self.setup.asked if frontier else (), idle_traces(root, views, frontier)
         given = (str(root), views, self.catalog.views, self.inputs, wanted, idle)
         try:
-            return plan_rebuild(*given, self.replacing), True
+            return plan_rebuild(*given, self.setup.replacing), True
         except ViewChanged:
             return plan_rebuild(*given, None), False
 
@@ -243,7 +261,7 @@ class Assembly:
         views, nearest = list(rebuild.views), dict[str, str]()
         for view in views:  # it grows
             for name in self.inputs[view]:
-                holder = self.kept.get(name, name)
+                holder = self.setup.kept.get(name, name)
                 if name not in apart and holder in rebuild.reused:
                     nearest[name] = holder
                 elif name in self.inputs and name not in views:
@@ -262,7 +280,7 @@ class Assembly:
         sources = {name: self.used[name] for name in how.sources}
         planned = how.planned
         backfill = Backfill(
-            self.spark, claim, planned.template, sources, held, planned.shards, mending=bool(mending)
+            self.setup.spark, claim, planned.template, sources, held, planned.shards, mending=bool(mending)
         )
         backfill.begin()
         return Changing(rebuild, backfill, frontier, frozenset(mending))
@@ -346,28 +364,28 @@ class Assembly:
             claim=claim,
             lineage=started.writer,
             past=past,
-            durability=self.durability,
-            agent=Agent(_charge(started, self.durability)),
+            durability=self.setup.durability,
+            agent=Agent(_charge(started, self.setup.durability)),
             watching=Watching(claim.store.disk),
             traces=self._spans(final),
-            upkeep=Upkeep(self._histories(final), _keeper(self.history, past)),
+            upkeep=Upkeep(self._histories(final), _keeper(self.setup.history, past)),
             sources=self.taken,
-            heal=lambda: heal_store(claim, self.durability.replicas, LocalWork(claim.store)),
+            heal=lambda: heal_store(claim, self.setup.durability.replicas, LocalWork(claim.store)),
         )
         options = Options(
             budgets=self._budgets(),
             watermarks=Watermarks(self.delays, past.watermarks, past.latest),
             policy=Policy(
-                limit=self.durability.max_unsafe,
+                limit=self.setup.durability.max_unsafe,
                 begins=self.plans.compiled.begins,
                 may_hold=self._may_hold,
             ),
             computed_before=started.plan.frontier,
-            forgetting=bool(self.durability.written),
+            forgetting=bool(self.setup.durability.written),
             due=_is_due(final, past.frontier),
         )
-        loop = Loop(self._job(claim), self.taken, ledger, past, options, self.clock)
-        return Running(loop, ledger, started, self.spark)
+        loop = Loop(self._job(claim), self.taken, ledger, past, options, self.setup.clock)
+        return Running(loop, ledger, started, self.setup.spark)
 
     def join(self, running: Running, changing: Changing) -> None:
         """Take the place of what a loop runs, between two of its epochs."""
@@ -387,31 +405,31 @@ class Assembly:
 
     @property
     def _may_hold(self) -> frozenset[str]:
-        return self.may_hold - self.held.keys()
+        return self.setup.may_hold - self.held.keys()
 
     def _job(self, claim: Claim) -> SparkJob:
         return SparkJob(
-            spark=self.spark,
+            spark=self.setup.spark,
             plans=self.plans,
             inputs=self.used,
             place=Place(claim.store.root, claim.incarnation),
             rejects=self.rejects,
             late=self.late,
             reads=reads_of(self.plans.steps),
-            clock=self.clock,
+            clock=self.setup.clock,
             idle=self.idle,
         )
 
     def _budgets(self) -> dict[str, Budget]:
         return {
-            name: _budget(source, self.target, self.settings.limits.get(name))
+            name: _budget(source, self.setup.target, self.setup.settings.limits.get(name))
             for name, source in self.taken.items()
         }
 
     def _spans(self, final: Catalog) -> dict[str, tuple[list[Span], ...]]:
         """All that epochs write to, and where the layers of each lie, in either way."""
         whole = {each.trace for each in self.rejects.values()}
-        spans = [shard_span(shard, self.shards) for shard in range(self.shards)]
+        spans = [shard_span(shard, self.setup.shards) for shard in range(self.setup.shards)]
         either = ([Span.whole()], spans)
         return {trace: either[:1] if trace in whole else either for trace in final.traces()}
 
@@ -423,107 +441,48 @@ class Assembly:
 
 
 def assemble(
-    *,
-    spark: SparkSession,
-    claim: Claim,
-    sources: Mapping[str, Source],
-    views: Mapping[str, DataFrame],
-    recomputed: Collection[str],
-    placeholders: Mapping[str, DataFrame],
-    inputs: Mapping[str, tuple[str, ...]],
-    shards: int,
-    target: float,
-    history: History,
-    settings: Settings,
-    clock: Clock,
-    frontier: int,
-    durability: Durability,
-    asked: Collection[str],
-    replacing: Collection[str] | None,
-    compared: bool = True,
-    kept: Mapping[str, str],
-    may_hold: Collection[str] = (),
-    held: Mapping[str, Fault] | None = None,
+    setup: Setup, frontier: int, *, compared: bool = True, held: Mapping[str, Fault] | None = None
 ) -> Assembly:
     """frontier: the newest epoch. compared: refuse at once what the user has not agreed to. held: views that are left
     out.
     """
-    held = held or {}
-
-    def remade(held: Mapping[str, Fault], asked: Collection[str], frontier: int) -> Assembly:
-        return assemble(
-            spark=spark,
-            claim=claim,
-            sources=sources,
-            views=views,
-            recomputed=recomputed,
-            placeholders=placeholders,
-            inputs=inputs,
-            shards=shards,
-            target=target,
-            history=history,
-            settings=settings,
-            clock=clock,
-            frontier=frontier,
-            durability=durability,
-            asked=asked,
-            replacing=replacing,
-            compared=False,
-            kept=kept,
-            may_hold=may_hold,
-            held=held,
-        )
-
-    there = claim.store.catalog() if frontier else Catalog()
+    held, sources = held or {}, setup.sources
+    there = setup.claim.store.catalog() if frontier else Catalog()
     shown = [view for view in there.held.values() if view.last]
     declared = Declared(
-        spark=spark,
+        spark=setup.spark,
         sources=sources,
-        views=views,
-        recomputed=recomputed,
-        placeholders=placeholders,
-        shards=shards,
-        settings=settings,
-        known={name: view.traces for name, view in there.views.items() if name not in asked},
+        views=setup.views,
+        recomputed=setup.recomputed,
+        placeholders=setup.placeholders,
+        shards=setup.shards,
+        settings=setup.settings,
+        known={name: view.traces for name, view in there.views.items() if name not in setup.asked},
         past=frozenset(trace for view in shown for trace in (view.trace, *(was.trace for was in view.past))),
         left_out=held.keys(),
     )
-    plans = Plans(declared, claim.store.root)
+    plans = Plans(declared, setup.claim.store.root)
     compiled = plans.compiled.views
     used = {source.name: sources[source.name] for source in plans.compiled.sources}
-    read = {name for view in held for name in inputs.get(view, ())} - used.keys()
+    read = {name for view in held for name in setup.inputs.get(view, ())} - used.keys()
     idle = {name: sources[name] for name in sources if name in read}
     contents = {view.name: contents_of(plans, view) for view in compiled}
     rejects = {name: rejects_of(source) for name, source in {**used, **idle}.items() if source.can_reject}
     assembly = Assembly(
-        spark=spark,
+        setup=setup,
         plans=plans,
-        sources=sources,
         used=used,
         contents=contents,
         rejects=rejects,
         late={each.name: each.trace for view in compiled for each in view.late},
         delays={name: delay for view in compiled for name, delay in view.watermarks.items()},
         catalog=catalog_of(sources, plans, contents, rejects),
-        inputs={name: read for name, read in inputs.items() if name not in held},
-        shards=shards,
-        target=target,
-        history=history,
-        settings=settings,
-        clock=clock,
-        durability=durability,
-        asked=asked,
-        replacing=replacing,
-        kept=kept,
-        rehearsal=Rehearsal(spark, (plans.by_one_task, plans.by_shards), used),
-        may_hold=frozenset(may_hold),
+        rehearsal=Rehearsal(setup.spark, (plans.by_one_task, plans.by_shards), used),
         held=held,
         idle=idle,
-        reads=inputs,
-        remade=remade,
     )
     if compared:
-        assembly.compare(claim, frontier)
+        assembly.compare(setup.claim, frontier)
     return assembly
 
 

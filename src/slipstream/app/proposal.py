@@ -129,7 +129,7 @@ def propose(assembly: Assembly, store: Store) -> Proposal:
     catalog = store.catalog() if past.frontier else Catalog()
     rebuild, agreed = assembly.proposed(catalog.views, store, past.frontier)
     views = _views(assembly, catalog, rebuild, agreed) if past.frontier else _first(assembly)
-    gone = {name: _gone(source, past, name) for name, source in assembly.sources.items()}
+    gone = {name: _gone(source, past, name) for name, source in assembly.setup.sources.items()}
     inputs = _inputs(assembly, catalog, rebuild, past, store, gone)
     rows = [each.rows for each in inputs]
     rate = _rate(past)
@@ -138,7 +138,9 @@ def propose(assembly: Assembly, store: Store) -> Proposal:
         views=views,
         inputs=inputs,
         seconds=None if rate is None or None in rows else sum(each or 0 for each in rows) / rate,
-        unbuildable={name: len(files) for name, files in gone.items() if files and name not in assembly.kept},
+        unbuildable={
+            name: len(files) for name, files in gone.items() if files and name not in assembly.setup.kept
+        },
     )
 
 
@@ -169,7 +171,10 @@ def _views(assembly: Assembly, catalog: Catalog, rebuild: Rebuild, agreed: bool)
             why = [wording.held(held)]
         if what == "replaced" and not why:
             why = ["its query changed" if own else "what it reads is replaced"]
-        asked = assembly.replacing is not None and name not in {*assembly.replacing, *assembly.asked}
+        asked = assembly.setup.replacing is not None and name not in {
+            *assembly.setup.replacing,
+            *assembly.setup.asked,
+        }
         reads = assembly.inputs[name] if what != "goes on" else ()
         found.append(ViewProposal(name, what, tuple(why), tuple(reads), own and asked and not agreed))
     return (*found, *(ViewProposal(name, "dropped") for name in rebuild.dropped))
@@ -208,14 +213,14 @@ def _taken(assembly: Assembly, past: History, name: str) -> int | None:
     """About how many rows a source has given: counted where it counts rows, else its share of all rows by bytes."""
     sizes = {
         each: [source.size(taken) for taken in past.consumed(each)]
-        for each, source in assembly.sources.items()
+        for each, source in assembly.setup.sources.items()
     }
     if None in sizes[name]:
         return None
     own = sum(size or 0 for size in sizes[name])
-    if assembly.sources[name].unit == "rows":
+    if assembly.setup.sources[name].unit == "rows":
         return own
-    in_rows = [each for each in sizes if assembly.sources[each].unit == "rows"]
+    in_rows = [each for each in sizes if assembly.setup.sources[each].unit == "rows"]
     left = sum(done.rows for done in past.computed) - sum(
         size or 0 for each in in_rows for size in sizes[each]
     )
