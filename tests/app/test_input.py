@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from pyspark.errors import PythonException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -138,7 +139,10 @@ def test_time_travel_reaches_back_as_far_as_history_is_kept(spark: SparkSession,
             source.append([(1,)])
             app.run(until="caught_up")
 
-        for _ in range(12):
+        for _ in range(4):
+            another_epoch()
+        before = app.read("counts", as_of=2)
+        for _ in range(8):
             another_epoch()
         for epoch in range(9, 13):
             assert app.read("counts", as_of=epoch).collect()[0]["n"] == epoch
@@ -146,9 +150,11 @@ def test_time_travel_reaches_back_as_far_as_history_is_kept(spark: SparkSession,
         def read_on() -> None:
             for _ in range(500):  # the agent forgets when it gets round to it
                 another_epoch()
-                app.read("counts", as_of=2).collect()
+                app.read("counts", as_of=2)
 
         with pytest.raises(
             HistoryLetGo, match=r"epoch 2 of 'counts' is not kept any more: its history reaches"
         ):
             read_on()
+        with pytest.raises(PythonException, match=r"History up to epoch \d+ is collapsed"):
+            before.collect()  # it was there when it was asked for
