@@ -29,6 +29,8 @@ from slipstream.app.changing import Changes, Wanted
 from slipstream.app.declarations import Declarations
 from slipstream.app.declared import Declared
 from slipstream.app.definitions import Maintain, OnError, Query, ViewDefinition, given_as, inputs_of
+from slipstream.app.delivering import Declared as Following
+from slipstream.app.delivering import Deliveries, When
 from slipstream.app.opening import claimed, watching, without_gone
 from slipstream.app.proposal import Proposal, propose
 from slipstream.app.reading import frame_of, warn_if_held
@@ -41,6 +43,7 @@ from slipstream.core.errors import (
     AnotherSource,
     AppClosed,
     AppRuns,
+    BadSinkOption,
     BadSourceOption,
     BadViewOption,
     DamagedSummary,
@@ -51,8 +54,10 @@ from slipstream.core.errors import (
     SessionWarning,
     SlipstreamError,
     StandingBy,
+    StillRead,
     UnknownView,
     WaitsForItself,
+    listed,
 )
 from slipstream.core.settings import Declaration, Durability, Exposure, History, Settings, starting
 from slipstream.dataflow.graph import Step
@@ -64,10 +69,12 @@ from slipstream.epoch import EpochReport, Loop, Summary
 from slipstream.observe import Backlog, Frontiers, notes, read_frontiers, read_status, wording
 from slipstream.observe.datasource import SlipstreamSource
 from slipstream.observe.pictures import Sample, ViewPicture, app_html, view_html
+from slipstream.observe.sinks import SinkStatus
 from slipstream.plan import (
     Catalyst,
     marked_schema,
 )
+from slipstream.sinks import Sink
 from slipstream.sources import SESSION_SETTINGS, Source
 from slipstream.spark.jvm import Remembered
 from slipstream.spark.session import active_session_kept, check_session, epoch_session, start_session
@@ -145,6 +152,7 @@ class App:
             raise
         self._declaring = threading.RLock()
         self._declared = Declarations(self.spark, self._catalyst)
+        self._deliveries = Deliveries(self._clock, replicated=bool(self._durability.written))
         self._given_as: dict[str, tuple[object, ...]] = {}
         self._rehearsable: set[str] = set()
         self._rebuilding: set[str] = set()
@@ -333,13 +341,87 @@ class App:
         return Declared(name, kind, frame, picture)
 
     def drop(self, name: str) -> None:
-        """Take a view away, with all that it keeps and its history. One that another view reads cannot be."""
+        """Take a view away, with all that it keeps and its history. One that another view reads cannot be, nor one that
+        a sink follows.
+        """
         self._check_open()
+        followers = self._deliveries.of_view(name)
+        if followers:
+            raise StillRead(name, [f"sink {each}" for each in followers])
         with self._declaring:
             self._declared.drop(name)
             self._rebuilding.discard(name)
             self._dropped.add(name)
             self._take_up()
+
+    def sink(
+        self,
+        view: str,
+        to: Sink,
+        *,
+        name: str | None = None,
+        when: When = "computed",
+        since: int | None = None,
+        hold: str | int | None = "1 day",
+    ) -> None:
+        """Have a view's results written somewhere: first all rows as of an epoch, then every later change.
+
+        name: of the sink; by default the view's and the kind of target. when: "computed", at once, and with the lineage
+        that is not durable yet; or "safe". since: leave out what there is, and begin with the changes after an epoch.
+        hold: how much history is kept for it while it is behind: "1 day", "100 epochs", None for all.
+
+        A sink follows by itself: one that is slow or fails slows nobody, is tried again, and `app.sinks` says why.
+        """
+        self._check_open()
+        if not isinstance(to, Sink):
+            raise BadSinkOption(
+                f"app.sink('{view}', {to!r})", "give what sl.to_folder, sl.to_delta, ... returns"
+            )
+        with self._declaring:
+            self._check_followed(view, to)
+            declared = Following(name or f"{view}-{to.kind}", view, to, when, History.parse(hold), since)
+            self._deliveries.declare(declared)
+
+    def _check_followed(self, view: str, to: Sink) -> None:
+        """Raise unless there is such a view, with such columns."""
+        names = [*self._declared.definitions, *(view.name for view in self._declared.waiting)]
+        beside = {f"{name}_rejected" for name, source in self._sources.items() if source.can_reject}
+        if view not in names and view not in beside:
+            raise UnknownView(view, [*names, *beside])
+        if view in self._declared.placeholders:
+            columns = self._declared.placeholders[view].columns
+            unknown = [column for column in to.key if column not in columns]
+            if unknown:
+                raise BadSinkOption(
+                    f"key={unknown[0]!r}, which view '{view}' does not have",
+                    f"name some of {listed(columns)}",
+                )
+            if len({*columns}) < len(columns):
+                raise BadSinkOption(
+                    f"view '{view}' has two columns of one name", "give each a name of its own (AS)"
+                )
+
+    def drop_sink(self, name: str) -> None:
+        """Let go of a sink. What it has written stays where it is."""
+        self._check_open()
+        self._deliveries.drop(name)
+
+    def reset_sink(self, name: str) -> None:
+        """Have a sink write its target anew, whatever that has, with all rows of the view as they are now."""
+        self._check_open()
+        self._ready()
+        self._deliveries.reset(name)
+
+    def await_sinks(self, epoch: int | None = None, timeout: float | None = None) -> bool:
+        """Wait until every sink has delivered an epoch, the newest unless given. False if the timeout passes before, or
+        if one of them has stopped.
+        """
+        return self._deliveries.await_epoch(self._ready().frontier if epoch is None else epoch, timeout)
+
+    @property
+    def sinks(self) -> dict[str, SinkStatus]:
+        """How far each sink is, and what is wrong with it, if anything is."""
+        return self._deliveries.status()
 
     def rebuild(self, name: str) -> None:
         """Compute a view, and what reads it, anew from all input that was taken. Their history begins anew, too."""
@@ -410,7 +492,10 @@ class App:
             self._noting_errors(),
             self._bar(until, progress),
         ):
-            return self._summed_up(loop.run(until))
+            summary = self._summed_up(loop.run(until))
+            if until is not None:
+                self._deliveries.catch_up()
+            return summary
 
     def _ready_to_run(self) -> Loop:
         """The loop, before a run: views that are held are tried again, if it is time."""
@@ -514,6 +599,8 @@ class App:
             if getattr(self, "_loop", None) is not None:
                 self.stop()
         finally:
+            if hasattr(self, "_deliveries"):
+                self._deliveries.close()
             if getattr(self, "_changes", None) is not None and self._changes is not None:
                 self._changes.stop(self.spark)
             if getattr(self, "_loop", None) is not None and self._loop is not None:
@@ -792,13 +879,16 @@ class App:
         if not self._claim.held:
             raise StandingBy(str(self.store))
         assert self._started is not None, "a claimed store is started"
+        self._started = self._deliveries.taken_up(self._started)
         self._started = without_gone(self.name, self._started, self._sources, accept=self._asked.accept_loss)
         with active_session_kept(self._jvm):
             assembly, running = self._assembled().started(self._started)
         self._rebuilding.clear()
         version = self._declared.version
         self._changes = Changes(running, assembly, version, self._clock, self._wanted)
-        self._turns.insert(0, self._look_again)
+        self._turns[:0] = [self._look_again, self._deliveries.turn]
+        self._listeners.insert(0, self._deliveries.wake)
+        self._deliveries.begin(running, self.shards)
         loop = running.loop
         loop.listeners, loop.turns, loop.notices = self._listeners, self._turns, self._notices
         return loop
@@ -864,6 +954,7 @@ class App:
             replacing=None if self._asked.replace else declared.replacing,
             kept=declared.kept,
             may_hold=frozenset(name for name, view in definitions.items() if view.on_error == "hold"),
+            needed=self._deliveries.needed,
         )
         frontier = self._past.frontier if self._loop is None else self._loop.frontier
         return assemble(setup, frontier, compared=compared)

@@ -9,7 +9,7 @@ them, and only then traces that nobody has any more are removed.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -33,6 +33,7 @@ from slipstream.durability.ledger import StoreLedger, Upkeep
 from slipstream.durability.persist import flush_after
 from slipstream.durability.restore import heal_store
 from slipstream.durability.start import Started
+from slipstream.durability.stash import Stash
 from slipstream.durability.work import LocalWork
 from slipstream.epoch import (
     Budget,
@@ -58,16 +59,24 @@ from slipstream.store.store import Claim, Store
 from slipstream.trace import Span, shard_span
 
 _SHOWN = 5
+Needed = Callable[[int, float, Sequence[tuple[float, int]]], int]
+"""The epoch from which on followers need history, given the newest epoch, the time, and when epochs were computed."""
+
+
+def nothing_needed(computed: int, now: float, clocks: Sequence[tuple[float, int]]) -> int:
+    """Of an app whose views nobody follows."""
+    return computed
 
 
 @dataclass
 class Running:
-    """An app that runs: its loop, and what the loop writes down in."""
+    """An app that runs: its loop, what the loop writes down in, and the cuts that may not be durable yet."""
 
     loop: Loop
     ledger: StoreLedger
     started: Started
     spark: SparkSession
+    stash: Stash
 
     def job_group(self, name: str) -> None:
         """Have Spark know the jobs of this thread by a name, so that they can be ended."""
@@ -107,7 +116,7 @@ class Computed:
 class Setup:
     """What is declared of an app, and how it is to run. inputs: what each view reads. asked: views to be computed anew
     by request. replacing: views that may take the place of what they were; None for all. kept: the view of each source
-    that keeps its rows. may_hold: the views that are held if they fail.
+    that keeps its rows. may_hold: the views that are held if they fail. needed: what history followers still need.
     """
 
     spark: SparkSession
@@ -127,6 +136,7 @@ class Setup:
     replacing: Collection[str] | None
     kept: Mapping[str, str]
     may_hold: frozenset[str] = frozenset()
+    needed: Needed = nothing_needed
 
 
 @dataclass(frozen=True)
@@ -360,6 +370,7 @@ class Assembly:
         claim, past = started.claim, started.lineage.history
         final = self.take_up(claim, changing, past.frontier, past.kept)
         claim.fence(past.frontier, [*final.traces(), *final.past_traces()])
+        stash = Stash(past.cuts)
         ledger = StoreLedger(
             claim=claim,
             lineage=started.writer,
@@ -368,9 +379,10 @@ class Assembly:
             agent=Agent(_charge(started, self.setup.durability)),
             watching=Watching(claim.store.disk),
             traces=self._spans(final),
-            upkeep=Upkeep(self._histories(final), _keeper(self.setup.history, past)),
+            upkeep=Upkeep(self._histories(final), _keeper(self.setup.history, past, self.setup.needed)),
             sources=self.taken,
             heal=lambda: heal_store(claim, self.setup.durability.replicas, LocalWork(claim.store)),
+            stash=stash,
         )
         options = Options(
             budgets=self._budgets(),
@@ -385,7 +397,7 @@ class Assembly:
             due=_is_due(final, past.frontier),
         )
         loop = Loop(self._job(claim), self.taken, ledger, past, options, self.setup.clock)
-        return Running(loop, ledger, started, self.setup.spark)
+        return Running(loop, ledger, started, self.setup.spark, stash)
 
     def join(self, running: Running, changing: Changing) -> None:
         """Take the place of what a loop runs, between two of its epochs."""
@@ -509,13 +521,13 @@ def _budget(source: Source, target: float, limits: Limits | None) -> Budget:
     return Budget.start(source.unit, target, least, most)
 
 
-def _keeper(history: History, past: Past) -> Callable[[int, float], int]:
+def _keeper(history: History, past: Past, needed: Needed) -> Callable[[int, float], int]:
     """Which epochs to keep, with the times of those that are still of interest."""
     clocks: deque[tuple[float, int]] = deque(past.clocks())
 
     def keep_from(computed: int, now: float) -> int:
         clocks.append((max(now, clocks[-1][0]), computed))
-        oldest = history.keep_from(computed, now, clocks)
+        oldest = min(history.keep_from(computed, now, clocks), needed(computed, now, clocks))
         while clocks and clocks[0][1] < oldest:
             clocks.popleft()
         return oldest

@@ -21,10 +21,12 @@ import hashlib
 import logging
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
 
 from slipstream.core.clock import Clock
 from slipstream.core.crashing import crash_point, crash_points
-from slipstream.durability.board import Board
+from slipstream.durability.board import Board, Progress
 from slipstream.durability.joining import Held, Origin, held, join
 from slipstream.durability.manifest import Segment, Stored, segment_name
 from slipstream.durability.replica import Objects, shown
@@ -66,8 +68,13 @@ class Ahead:
         except Exception:
             self._shipping = None
             raise
+        self._board.post(self._objects.url, partial(_told, self._shipping.computed))
         self._board.works(self.name)
         return _EVERY
+
+
+def _told(epoch: int, known: Progress) -> Progress:
+    return replace(known, lineage=max(known.lineage, epoch))
 
 
 class Shipping:

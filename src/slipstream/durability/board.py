@@ -61,8 +61,9 @@ class Told:
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a replica is. behind: bytes of layers that it lacks. error: why it is stuck, if it is. spoiled: objects
-    that are not what was written, although their size is right, and were not sent again yet.
+    """How far a replica is. lineage: the newest epoch of which it has at least the lineage. behind: bytes of layers
+    that it lacks. error: why it is stuck, if it is. spoiled: objects that are not what was written, although their
+    size is right, and were not sent again yet.
     """
 
     durable: int = 0
@@ -73,6 +74,7 @@ class Progress:
     commits: int = 0
     error: str | None = None
     spoiled: tuple[str, ...] = ()
+    lineage: int = 0
 
     @staticmethod
     def decode(body: Mapping[str, Any]) -> Progress:
@@ -353,7 +355,8 @@ def _carried_over(
     return Replication(
         persisted=upto(known.persisted),
         replicas={
-            url: replace(each, durable=upto(each.durable), error=None) for url, each in replicas.items()
+            url: replace(each, durable=upto(each.durable), lineage=upto(each.lineage), error=None)
+            for url, each in replicas.items()
         },
         incarnation=incarnation,
         safe_on=safe_on,

@@ -29,6 +29,7 @@ from typing import Protocol
 from slipstream.core.errors import StoreTrouble, StoreVanished
 from slipstream.core.settings import Durability, Exposure
 from slipstream.durability.board import Replication, Word, safe_epoch
+from slipstream.durability.stash import Stash
 from slipstream.store.base import Foldable, move_base
 from slipstream.store.disk import ROOM
 from slipstream.store.history import History
@@ -81,15 +82,17 @@ class StoreLedger:
         upkeep: Upkeep,
         sources: Mapping[str, Foldable],
         heal: Callable[[], tuple[str, ...]],
+        stash: Stash | None = None,
     ) -> None:
         """past: the history from which this incarnation goes on. traces: all that epochs write to, each with the spans
         of the layers that an epoch usually makes there, in either way. sources: make summaries of old input. heal:
-        replaces damaged layers; those that it replaced.
+        replaces damaged layers; those that it replaced. stash: where cuts go besides.
         """
         self._claim, self._lineage, self._disk = claim, lineage, claim.owned
         self._agent, self._watching, self._durability = agent, watching, durability
         self._traces, self._upkeep, self._heal = dict(traces), upkeep, heal
         self._sources = sources
+        self._stash = stash or Stash()
         self._after = self._computed = past.frontier
         self._safe = min(past.safe, past.frontier)
         followed = past.computed if durability.written else ()
@@ -104,6 +107,7 @@ class StoreLedger:
 
     def cut(self, cut: Cut) -> None:
         self._append(cut)
+        self._stash.add(cut)
 
     def layers(self, epoch: int) -> dict[str, str]:
         found = {trace: self._digests(trace, epoch, ways) for trace, ways in self._traces.items()}

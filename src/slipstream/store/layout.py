@@ -12,6 +12,8 @@
     sources/NAME/         whatever a source keeps
     traces/VIEW/TRACE/    layers, and the fences that say which of them count
     progress.json         how far the local disk and the replicas are; what went wrong last, by part
+    sinks.json            how far sinks are, for people
+    sinks/NAME.json       how far a sink is whose target cannot tell
     events/               what engine and agent did, a line an event, bounded in size
     suspected.json        layers that an engine found damaged, and nobody could replace
     away.json             layers that a restore left on a replica
@@ -37,6 +39,8 @@ SUMS = "sums"
 SOURCES = "sources"
 TRACES = "traces"
 PROGRESS = "progress.json"
+SINKS = "sinks.json"
+SINK_NOTES = "sinks"
 EVENTS = "events"
 SUSPECTED = "suspected.json"
 AWAY = "away.json"
@@ -66,6 +70,10 @@ OWN = frozenset(
 """What nothing but a store is taken to have: a folder with none of it is no store."""
 
 FOLDERS = (INCARNATIONS, LINEAGE, SUMS, SOURCES, TRACES, COPIES, EVENTS)
+
+
+def sink_note(name: str) -> str:
+    return f"{SINK_NOTES}/{name}.json"
 
 
 def lineage_log(incarnation: int) -> str:

@@ -1,0 +1,127 @@
+"""What is wrong with a sink or with its target."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from slipstream.core.errors.base import SlipstreamError, first_line, listed
+
+
+class SinkWarning(UserWarning):
+    """A sink has not delivered what there is; the app goes on without waiting for it."""
+
+
+class BadSinkOption(SlipstreamError):
+    """A sink was declared with options that make no sense."""
+
+    def __init__(self, wrong: str, remedy: str) -> None:
+        super().__init__(f"A sink cannot be made: {wrong}. To do: {remedy}.")
+
+
+class UnknownSink(SlipstreamError):
+    """A sink that is not declared."""
+
+    def __init__(self, name: str, known: Iterable[str]) -> None:
+        super().__init__(f"There is no sink '{name}'. There are: {listed(known)}.")
+
+
+class MissingLibrary(SlipstreamError):
+    """A connector needs a library that is not installed."""
+
+    def __init__(self, what: str, library: str, extra: str) -> None:
+        super().__init__(
+            f"{what} needs the library '{library}'. To do: pip install 'slipstream[{extra}]', or '{library}' alone."
+        )
+
+
+class SinkStopped(SlipstreamError):
+    """A sink cannot go on by itself; trying again would not help. Base of what says why."""
+
+
+class KeyNotUnique(SinkStopped):
+    """A view has two rows with one key of a sink that keeps a row for each key."""
+
+    def __init__(self, sink: str, view: str, key: str) -> None:
+        super().__init__(
+            f"Sink '{sink}': view '{view}' has several rows with the key {key}, and the target keeps one for each. "
+            f"Name columns in key= that tell its rows apart, or use mode='changes' or 'replace'."
+        )
+
+
+class NoKey(SinkStopped):
+    """A row has no value in a key column of a sink."""
+
+    def __init__(self, sink: str, view: str, column: str) -> None:
+        super().__init__(
+            f"Sink '{sink}': view '{view}' has a row whose key column '{column}' is NULL, and a key must have a value. "
+            f"Leave such rows out in the view's query, or give them one: coalesce({column}, ...)."
+        )
+
+
+class TargetOfAnother(SinkStopped):
+    """A target that somebody else writes."""
+
+    def __init__(self, sink: str, target: str, whose: str) -> None:
+        super().__init__(
+            f"Sink '{sink}': {target} is written by {whose}. Give this sink a target of its own, or drop that one's "
+            f"rows and stamp with app.reset_sink('{sink}')."
+        )
+
+
+class TargetNotOurs(SinkStopped):
+    """A target that is there, with rows or columns that no sink has written."""
+
+    def __init__(self, sink: str, target: str, found: str) -> None:
+        super().__init__(
+            f"Sink '{sink}': {target} is there already, and {found}. Give the sink a target of its own, or one that is "
+            f"empty and has the view's columns."
+        )
+
+
+class TargetFenced(SinkStopped):
+    """A later start of the app has taken a target over."""
+
+    def __init__(self, sink: str, target: str, found: str) -> None:
+        super().__init__(
+            f"Sink '{sink}': another engine has written {target} meanwhile ({found}); this one delivers nothing more."
+        )
+
+
+class TargetAhead(SinkStopped):
+    """A target has epochs that this history does not have, or that were other ones."""
+
+    def __init__(self, sink: str, target: str, epoch: int, why: str) -> None:
+        super().__init__(
+            f"Sink '{sink}': {target} has epoch {epoch}, {why}. What it shows cannot be taken back row by row: "
+            f"app.reset_sink('{sink}') writes it anew as of now."
+        )
+
+
+class TargetBehind(SinkStopped):
+    """What a target lacks was let go."""
+
+    def __init__(self, sink: str, target: str, epoch: int, why: str) -> None:
+        super().__init__(
+            f"Sink '{sink}': {target} has epoch {epoch}, and what came after it was let go ({first_line(why)}) "
+            f"app.reset_sink('{sink}') writes it anew as of now; a longer hold= keeps more for a sink that is behind."
+        )
+
+
+class TargetColumns(SinkStopped):
+    """A view's columns are not those of a target, and cannot be made so."""
+
+    def __init__(self, sink: str, target: str, why: str) -> None:
+        super().__init__(
+            f"Sink '{sink}': {why}, so {target} cannot take the view's rows. Write it anew with "
+            f"app.reset_sink('{sink}') after it was removed, or give the sink another target."
+        )
+
+
+class DamagedStamp(SinkStopped):
+    """What a target says of its progress cannot be read."""
+
+    def __init__(self, where: str) -> None:
+        super().__init__(
+            f"What {where} says of its progress is not what a sink wrote. Restore it, or write the target anew: "
+            f"app.reset_sink(NAME)."
+        )
