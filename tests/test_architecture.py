@@ -89,6 +89,7 @@ REMOVERS = {
     "durability.fsck": "the spool",
     "durability.agent.process": "the spool",
     "app.backfill": "traces that are made anew, by the claim, and its scratch folder",
+    "sinks.folder": "the folder that a sink writes, by its manifests",
     "sources.files": "input that is safe, if the user says so",
     "sources.memory": "a folder of the source's own",
     "sources.parts": "a folder of the source's own",

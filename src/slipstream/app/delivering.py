@@ -66,6 +66,8 @@ from slipstream.trace import shard_span
 When = Literal["computed", "safe"]
 PATIENCE = 60.0
 """Seconds for which the end of a run waits for a sink that does not fail."""
+AGAIN_WITHIN = 3.0
+"""The same for one that has failed, and is to be tried again."""
 ANSWER_WITHIN = 3.0
 """Seconds for which a start waits for targets."""
 
@@ -318,12 +320,16 @@ class Deliveries:
             follower.wake()
 
     def turn(self, epoch: int) -> None:
-        """Between epochs, in the thread that runs them: note how far sinks are, now and then."""
-        if self._dirty.is_set() and self._clock.monotonic() >= self._written:
-            self._written = self._clock.monotonic() + _WRITE_EVERY
-            for declared in self._declared.values():
-                if declared.when == "safe":  # becomes so with no epoch
-                    self._followers[declared.name].wake()
+        """Between epochs, in the thread that runs them: now and then note how far sinks are, and have those look that
+        wait for what is safe, which becomes so with no epoch.
+        """
+        if not self._declared or self._clock.monotonic() < self._written:
+            return
+        self._written = self._clock.monotonic() + _WRITE_EVERY
+        for name, follower in list(self._followers.items()):
+            if self._declared[name].when == "safe":
+                follower.wake()
+        if self._dirty.is_set():
             self._write()
 
     def _write(self) -> None:
@@ -376,10 +382,11 @@ class Deliveries:
         frontier, done = self._running[0].loop.frontier, True
         for declared in list(self._declared.values()):
             follower = self._followers[declared.name]
-            if declared.when == "safe" or follower.await_epoch(frontier, PATIENCE):
+            patience = AGAIN_WITHIN if follower.progress.failures else PATIENCE
+            if declared.when == "safe" or follower.await_epoch(frontier, patience):
                 continue
             done = False
-            why = follower.progress.error or f"it has not delivered epoch {frontier} within {PATIENCE:.0f} s"
+            why = follower.progress.error or f"it has not delivered epoch {frontier} within {patience:.0f} s"
             warnings.warn(SinkWarning(f"sink '{declared.name}' is behind: {why}"), stacklevel=4)
         return done
 

@@ -35,7 +35,7 @@ from slipstream.core.errors import (
     TargetFenced,
     TargetNotOurs,
 )
-from slipstream.sinks.base import Append, Delivery, Mode, Replace, Sink, Stamp, Upsert
+from slipstream.sinks.base import Append, Delivery, Mode, Replace, Sink, Stamp
 
 Format = Literal["parquet", "json", "csv"]
 
@@ -60,10 +60,6 @@ class FolderSink(Sink):
             raise BadSinkOption(
                 "to_folder(mode='upsert'): rows in files are not replaced one by one",
                 "use mode='replace' for what is, 'changes' for a log, or to_delta",
-            )
-        if "://" in str(self.path):
-            raise BadSinkOption(
-                f"to_folder({str(self.path)!r}): it is no local folder", "use to_delta for object stores"
             )
 
     @property
@@ -133,7 +129,8 @@ class FolderTarget:
         else:
             self._settle(newest)
         self._own.mkdir(parents=True, exist_ok=True)
-        moved, columns = None, () if newest is None else newest.columns
+        number, columns = 1 if newest is None else newest.number + 1, () if newest is None else newest.columns
+        moved, alone = None, isinstance(delivery.work, Replace)
         if delivery.work is not None:
             columns = tuple(f"{field.name}: {field.type}" for field in delivery.schema)
             if (
@@ -143,8 +140,7 @@ class FolderTarget:
             ):
                 why = f"its columns were {', '.join(newest.columns)} and are {', '.join(columns)} now"
                 raise TargetColumns(self._name, self._sink.shown, why)
-            moved = self._set_aside(delivery)
-        number, alone = 1 if newest is None else newest.number + 1, isinstance(delivery.work, Replace)
+            moved = self._set_aside(delivery, number)
         manifest = Manifest(number, delivery.after, moved, alone, columns)
         self._commit(manifest)
         self._settle(manifest)
@@ -174,22 +170,18 @@ class FolderTarget:
                 continue
 
     def _numbers(self) -> Iterator[int]:
-        with suppress(FileNotFoundError):
+        with suppress(FileNotFoundError, NotADirectoryError):
             for each in self._own.iterdir():
                 if each.suffix == ".json" and each.stem.isdecimal():
                     yield int(each.stem)
 
-    def _set_aside(self, delivery: Delivery) -> tuple[str, str]:
+    def _set_aside(self, delivery: Delivery, number: int) -> tuple[str, str]:
         """Write rows to a file that nobody reads; its name, and the name that it is to have."""
-        suffix = f"{self._sink.format}"
+        assert isinstance(delivery.work, Append | Replace), "a folder takes no rows by key"
+        suffix, tables = self._sink.format, delivery.work.tables
         aside = f"{uuid.uuid4().hex}.{suffix}"
-        match delivery.work:
-            case Append(tables=tables):
-                place = f"{delivery.after.epoch:012d}.{suffix}"
-            case Replace(tables=tables, beside=beside):
-                place = f"{delivery.after.epoch:012d}.{suffix}" if beside else f"{_ROWS}.{suffix}"
-            case Upsert() | None:
-                raise AssertionError("a folder takes no rows by key")
+        is_log = self._sink.mode == "changes"
+        place = f"{delivery.after.epoch:012d}-{number}.{suffix}" if is_log else f"{_ROWS}.{suffix}"
         with (self._own / aside).open("wb") as file:
             _WRITERS[self._sink.format](file, delivery.schema, tables())
             file.flush()
@@ -302,4 +294,8 @@ def to_folder(path: str | Path, format: Format = "parquet", mode: Mode = "change
     mode: "changes" is a file more for each delivery, with the columns `_epoch` and `_diff`; "replace" is one file,
     `rows`, that is always the whole view.
     """
+    if "://" in str(path):
+        raise BadSinkOption(
+            f"to_folder({str(path)!r}): it is no local folder", "use to_delta for object stores"
+        )
     return FolderSink(mode=mode, path=Path(path), format=format)

@@ -116,7 +116,11 @@ class Follower:
     @property
     def progress(self) -> Progress:
         state = self._state
-        return Progress(state.reached, state.error, state.stopped, state.failures, self._delivered_at)
+        return Progress(state.reached, state.error, self._stopped, state.failures, self._delivered_at)
+
+    @property
+    def _stopped(self) -> bool:
+        return self._state.stopped and not self._asked_anew
 
     @property
     def needs(self) -> int | None:
@@ -133,7 +137,7 @@ class Follower:
         before = self._state.failures
         with self._moved:
             self._moved.wait_for(
-                lambda: there() or self._state.failures > before or self._state.stopped or self._closing,
+                lambda: there() or self._state.failures > before or self._stopped or self._closing,
                 timeout,
             )
             return there()
@@ -156,6 +160,8 @@ class Follower:
                 case machine.Deliver(since=since, upto=upto):
                     self._happened(self._deliver(since, upto))
                 case machine.Rest(seconds=seconds):
+                    if self._state.joined and self._state.failures:
+                        self._happened(machine.Idle())
                     self._clock.wait(self._wake, _TICK if seconds is None else seconds)
         except Exception as error:  # targets fail in as many ways as there are libraries
             self._let_go()

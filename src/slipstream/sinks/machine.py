@@ -53,11 +53,16 @@ class Failed:
 
 
 @dataclass(frozen=True)
+class Idle:
+    """The target has been asked, and there is nothing that it lacks: whatever had failed is over."""
+
+
+@dataclass(frozen=True)
 class Reset:
     """Somebody asked for the target to be written anew."""
 
 
-Event = Joined | Delivered | Failed | Reset
+Event = Joined | Delivered | Failed | Idle | Reset
 
 
 @dataclass(frozen=True)
@@ -94,6 +99,8 @@ def after(state: State, event: Event) -> State:
             pause = min(FIRST_PAUSE * 2 ** min(state.failures, 10), LAST_PAUSE)
             failures, due = state.failures + 1, at + pause
             return replace(state, joined=False, failures=failures, error=cause, stopped=lasting, due=due)
+        case Idle():
+            return replace(state, failures=0, error=None)
         case Reset():
             return State(reached=state.reached, anew=True)
 
