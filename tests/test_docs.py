@@ -30,3 +30,14 @@ def test_the_examples_of_tables(spark: SparkSession, tmp_path: Path, monkeypatch
             names["app"].close()
         spark.sql("DROP DATABASE IF EXISTS bank CASCADE")
         spark.sql("DROP TEMPORARY FUNCTION IF EXISTS words")
+
+
+@pytest.mark.spark
+def test_the_example_of_sinks(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = (DOCS / "sinks.md").read_text()
+    code, printed = re.search(r"```python\n(.*?)```.*?```\n(.*?)```", text, re.S).groups()  # type: ignore[union-attr]
+    monkeypatch.chdir(tmp_path)
+    exec(code.replace('store="shop"', 'store="shop", spark=spark'), {"__name__": "__main__", "spark": spark})
+    assert capsys.readouterr().out == printed

@@ -32,6 +32,8 @@ orders = app.source("orders", sl.files(here / "orders", format="json", schema="c
 @app.view
 def counts(orders):
     return orders.groupBy("cid").count()
+
+app.sink("counts", sl.to_folder(here / "delivered"))
 """
 
 
@@ -94,6 +96,7 @@ def test_a_drill_restores_from_the_replica_and_changes_nothing(tmp_path: Path) -
     shutil.rmtree(tmp_path / "orders")  # what is safe is not needed
     (tmp_path / "orders").mkdir()
     before = tree(tmp_path)
+    assert any(name.startswith("delivered/") and name.endswith(".parquet") for name in before)
     done = subprocess.run(
         [*command, "drill", "shop.py", "--json"], cwd=tmp_path, capture_output=True, text=True
     )

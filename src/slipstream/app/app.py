@@ -152,7 +152,7 @@ class App:
             raise
         self._declaring = threading.RLock()
         self._declared = Declarations(self.spark, self._catalyst)
-        self._deliveries = Deliveries(self._clock, replicated=bool(self._durability.written))
+        self._deliveries = Deliveries(self._clock, self._durability)
         self._given_as: dict[str, tuple[object, ...]] = {}
         self._rehearsable: set[str] = set()
         self._rebuilding: set[str] = set()
@@ -879,7 +879,11 @@ class App:
         if not self._claim.held:
             raise StandingBy(str(self.store))
         assert self._started is not None, "a claimed store is started"
-        self._started = self._deliveries.taken_up(self._started)
+        taken_up = self._deliveries.taken_up(self._started)
+        if taken_up is not self._started:
+            self._started = taken_up
+            for name, source in self._sources.items():  # what is in these cuts is not to be cut again
+                self._attach(name, source)
         self._started = without_gone(self.name, self._started, self._sources, accept=self._asked.accept_loss)
         with active_session_kept(self._jvm):
             assembly, running = self._assembled().started(self._started)

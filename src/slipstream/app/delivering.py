@@ -46,7 +46,7 @@ from slipstream.core.errors import (
     TargetOfAnother,
     UnknownSink,
 )
-from slipstream.core.settings import History
+from slipstream.core.settings import Durability, History
 from slipstream.dataflow.contents import Contents, Reading
 from slipstream.durability.board import read_replication
 from slipstream.durability.start import Started
@@ -237,8 +237,10 @@ def _outside(name: str, stamp: Stamp) -> Outside:
 class Deliveries:
     """The sinks of an app that are declared, and the followers of those of one that runs."""
 
-    def __init__(self, clock: Clock, *, replicated: bool) -> None:
-        self._clock, self._replicated = clock, replicated
+    def __init__(self, clock: Clock, durability: Durability) -> None:
+        """Of an app that only rehearses (`Durability.read_only`), nothing is delivered: targets are not copied."""
+        self._clock, self._replicated = clock, bool(durability.replicas)
+        self._rehearses = durability.read_only
         self._declared: dict[str, Declared] = {}
         self._followers: dict[str, Follower] = {}
         self._running: tuple[Running, int] | None = None
@@ -302,7 +304,7 @@ class Deliveries:
                 self._follow(declared)
 
     def _follow(self, declared: Declared) -> None:
-        if self._running is None:
+        if self._running is None or self._rehearses:
             return
         running, shards = self._running
         log = ViewLog(declared, running, shards, replicated=self._replicated)
@@ -333,7 +335,7 @@ class Deliveries:
             self._write()
 
     def _write(self) -> None:
-        if self._running is None:
+        if self._running is None or self._rehearses:
             return
         self._dirty.clear()
         try:
@@ -381,7 +383,9 @@ class Deliveries:
             return True
         frontier, done = self._running[0].loop.frontier, True
         for declared in list(self._declared.values()):
-            follower = self._followers[declared.name]
+            follower = self._followers.get(declared.name)
+            if follower is None:
+                continue
             patience = AGAIN_WITHIN if follower.progress.failures else PATIENCE
             if declared.when == "safe" or follower.await_epoch(frontier, patience):
                 continue
@@ -410,7 +414,7 @@ class Deliveries:
 
     def taken_up(self, started: Started) -> Started:
         """A start that goes on with the cuts that only targets have, if there are any."""
-        if not any(declared.sink.exactly_once for declared in self._declared.values()):
+        if self._rehearses or not any(each.sink.exactly_once for each in self._declared.values()):
             return started
         seen = self._seen_outside()
         lineage = started.lineage

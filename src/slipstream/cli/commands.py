@@ -196,6 +196,31 @@ def status(store: StorePath, as_json: AsJson = False) -> None:
 
 
 @commands.command()
+def sinks(store: StorePath, as_json: AsJson = False) -> None:
+    """Show how far the sinks of an app are, and what is wrong with them, as its engine noted it last.
+
+    The exit code is 2 if one of them fails. Mending is for the app: [bold]app.reset_sink(NAME)[/] writes a target anew.
+
+    Example: [bold]slipstream sinks ./shop[/]
+    """
+    from slipstream.observe import read_status
+
+    seen = read_status(store)
+    if as_json:
+        print(json.dumps({name: asdict(each) for name, each in seen.sinks.items()}, indent=2))
+    else:
+        from slipstream.cli.tables import sinks_of
+
+        console = Console(highlight=False)
+        for table in sinks_of(seen, time.time()):
+            console.print(table)
+        if not seen.sinks:
+            print(f"{seen.app}: no sinks")
+    if any(each.error is not None for each in seen.sinks.values()):
+        sys.exit(2)
+
+
+@commands.command()
 def query(
     store: StorePath,
     sql: Annotated[str, typer.Argument(metavar="SQL", help="A query over the store's views, by name.")],

@@ -72,7 +72,12 @@ def status_picture(status: Status, now: float) -> RenderableType:
         head,
         *facts,
         *_apart(
-            _views(status), *_replicas(status), *_troubles(status, now), *_sources(status), _latest(status)
+            _views(status),
+            *sinks_of(status, now),
+            *_replicas(status),
+            *_troubles(status, now),
+            *_sources(status),
+            _latest(status),
         ),
     )
 
@@ -97,6 +102,24 @@ def _views(status: Status) -> Table:
         sizes = [f"{view.layers:,}", wording.size(view.bytes), wording.size(view.to_merge)]
         made.add_row(view.name, rows, *owed, *sizes, reach)
     return made
+
+
+def sinks_of(status: Status, now: float) -> list[Table]:
+    """How far each sink is, if there are any."""
+    if not status.sinks:
+        return []
+    made = table(
+        ["sink", "view", "to", "mode", "epoch", "behind", "delivered", "trouble"], ["epoch", "behind"]
+    )
+    for name, sink in sorted(status.sinks.items()):
+        reached = "" if sink.epoch is None else f"{sink.epoch:,}"
+        behind = wording.number(max(0, status.epoch - (sink.epoch or 0)), "epoch")
+        when = f"{wording.span(now - sink.delivered_at)} ago" if sink.delivered_at else ""
+        trouble = Text(wording.sink_trouble(sink), "red")
+        made.add_row(
+            name, sink.view, Text(f"{sink.kind} {sink.target}"), sink.mode, reached, behind, when, trouble
+        )
+    return [made]
 
 
 def _replicas(status: Status) -> list[Table]:

@@ -30,6 +30,7 @@ from slipstream.durability.newest import find_newest, newest_epoch
 from slipstream.epoch.machine import GOING_ON, WAITING
 from slipstream.epoch.report import percentile
 from slipstream.observe.consumed import Consumed, consumed
+from slipstream.observe.sinks import SinkStatus, read_sinks
 from slipstream.store.catalog import Catalog, HeldSince, SourceEntry, ViewEntry
 from slipstream.store.disk import trouble_of
 from slipstream.store.events import read_events
@@ -96,8 +97,9 @@ class EpochStatus:
 
 @dataclass(frozen=True)
 class Status:
-    """A store at one moment. p50, p99: seconds, over the last epochs. problem: what keeps it from being read as of now,
-    if anything does. waiting: what a running engine waits for, if the disk fails it.
+    """A store at one moment. p50, p99: seconds, over the last epochs. problem: what keeps it from being read as of
+    now, if anything does. waiting: what a running engine waits for, if the disk fails it. sinks: by name, as the
+    engine noted them last.
     """
 
     app: str
@@ -115,6 +117,7 @@ class Status:
     frontiers: Frontiers = field(default_factory=lambda: Frontiers(0, 0, 0, 0))
     problem: str | None = None
     waiting: str | None = None
+    sinks: Mapping[str, SinkStatus] = field(default_factory=dict)
 
 
 def read_status(path: str | Path) -> Status:
@@ -166,6 +169,7 @@ def _taken(store: Store, now: float) -> Status:
         ),
         problem=problem,
         waiting=_waiting(store) if running else None,
+        sinks=read_sinks(store.disk),
     )
 
 

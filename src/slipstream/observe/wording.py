@@ -10,6 +10,7 @@ from typing import Any
 
 from slipstream.observe.consumed import Consumed
 from slipstream.observe.progress import Backlog
+from slipstream.observe.sinks import SinkStatus
 from slipstream.store.catalog import HeldSince
 
 JSON = Any
@@ -53,6 +54,14 @@ def held(why: HeldSince) -> str:
     if why.because:
         return f"{last} because '{why.because}' is, which it reads"
     return f"{last}: {' '.join(f'{why.cause} {why.row}'.split())}"
+
+
+def sink_trouble(sink: SinkStatus) -> str:
+    """What is wrong with a sink, in a line; nothing where nothing is."""
+    if sink.error is None:
+        return ""
+    tried = "stopped" if sink.stopped else f"failed {sink.failures} times" if sink.failures > 1 else "failed"
+    return f"{tried}: {' '.join(sink.error.split())}"
 
 
 def moment(clock: float) -> str:
