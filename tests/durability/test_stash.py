@@ -116,11 +116,11 @@ def test_what_was_taken_up_fits_the_history() -> None:
         (outside(2, 2), None),
         (replace(outside(2, 2), cut=""), None),
         (outside(2, 2, takes=9), "other input"),
-        (outside(4, 4), "has computed 3"),
+        (outside(4, 4), "come to epoch 3"),
     ],
 )
 def test_an_output_of_another_history_is_told(seen: Outside, why: str | None) -> None:
-    said = contradicts(history(3), seen)
+    said = contradicts(seen, 3, digest_of(cut(seen.epoch)))
     assert said is None if why is None else said is not None and why in said
 
 

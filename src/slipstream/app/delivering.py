@@ -50,7 +50,7 @@ from slipstream.core.settings import Durability, History
 from slipstream.dataflow.contents import Contents, Reading
 from slipstream.durability.board import read_replication
 from slipstream.durability.start import Started
-from slipstream.durability.stash import Outside, contradicts, durable_lineage, missing_cuts
+from slipstream.durability.stash import Outside, contradicts, digest_of, durable_lineage, missing_cuts
 from slipstream.durability.timetravel import check_there
 from slipstream.epoch import EpochReport
 from slipstream.observe.netting import netted
@@ -97,6 +97,7 @@ class ViewLog:
         self._declared, self._running, self._shards = declared, running, shards
         self._replicated = replicated
         self._claim = running.started.claim
+        self._begun_with = {cut.epoch: digest_of(cut) for cut in running.started.lineage.history.cuts}
 
     @property
     def _store(self) -> Store:
@@ -122,8 +123,9 @@ class ViewLog:
             raise TargetOfAnother(name, target, whose)
         if stamp.incarnation > incarnation:
             raise TargetFenced(name, target, f"incarnation {stamp.incarnation}")
-        history = self._running.started.writer.history()[0]
-        wrong = contradicts(history, _outside(name, stamp))
+        last = max([self._running.loop.frontier, *self._begun_with])
+        cut = self._running.stash.digest(stamp.epoch) or self._begun_with.get(stamp.epoch, "")
+        wrong = contradicts(_outside(name, stamp), last, cut)
         if wrong is not None:
             raise TargetAhead(name, target, stamp.epoch, wrong)
         return stamp.claimed(incarnation)

@@ -109,12 +109,12 @@ def missing_cuts(history: History, seen: Sequence[Outside]) -> tuple[Cut, ...]:
     return best
 
 
-def contradicts(history: History, seen: Outside) -> str | None:
-    """Why an output cannot be of a history, if it cannot."""
-    known = {cut.epoch: cut for cut in history.cuts}
-    last = max(known, default=history.base.epoch)
+def contradicts(seen: Outside, last: int, cut: str) -> str | None:
+    """Why an output cannot be of a history, if it cannot. last: the newest epoch that is cut there. cut: the digest of
+    the cut of the epoch that was seen, nothing where that is not known any more.
+    """
     if seen.epoch > last:
-        return f"and this app has computed {history.frontier}"
-    if seen.epoch in known and seen.cut and digest_of(known[seen.epoch]) != seen.cut:
+        return f"and this app has come to epoch {last}"
+    if seen.cut and cut and seen.cut != cut:
         return "which was another one: made of other input than this app's"
     return None
