@@ -53,7 +53,7 @@ from slipstream.sinks.base import (
     Upsert,
     keys_of,
 )
-from slipstream.sinks.delta_columns import Columns, NoSuchColumn, fitted, landed
+from slipstream.sinks.delta_columns import Columns, NoSuchColumn, fitted, has_local_time, landed
 from slipstream.sinks.delta_keys import first_there, quoted
 from slipstream.sinks.delta_stamp import FENCE, METADATA, from_numbers, numbered, without_lineage
 
@@ -64,6 +64,7 @@ if TYPE_CHECKING:
 
 _LOOK_BACK = (1, 20, None)
 """Commits in which the newest stamp is looked for. It is the newest, unless others write the table as well."""
+_LOCAL_TIME = "timestampNtz"
 _UNSAFE = "allow_unsafe_rename"
 
 
@@ -180,8 +181,12 @@ class DeltaTarget:
                 commit.append(table, work.tables, self._fitted(commit, table))
             case Upsert():
                 columns = self._fitted(commit, table)
-                self._check_keys(table, work, columns.schema)
-                commit.upsert(table, work, columns)
+                if _lacks_local_time(table, columns):
+                    _allow_local_time(table)
+                    self.deliver(commit.delivery)  # to the table as it is now
+                else:
+                    self._check_keys(table, work, columns.schema)
+                    commit.upsert(table, work, columns)
 
     def _check_empty(self, table: DeltaTable) -> None:
         """Rows that no sink wrote are not mixed with what one does."""
@@ -369,6 +374,19 @@ def _nothing(column: pa.Field, rows: pa.Table) -> pa.Array:
 def columns_of(table: DeltaTable) -> pa.Schema:
     """The columns of a table; raises if a sink cannot have made them."""
     return landed(pa.schema(table.schema().to_arrow()))
+
+
+def _lacks_local_time(table: DeltaTable, columns: Columns) -> bool:
+    """Whether columns are added that a table must be declared to have. A merge does not see to that by itself."""
+    added = (columns.schema.field(name).type for name in columns.added)
+    return any(map(has_local_time, added)) and _LOCAL_TIME not in (table.protocol().reader_features or ())
+
+
+def _allow_local_time(table: DeltaTable) -> None:
+    """A commit of its own, which changes nothing that is there."""
+    from deltalake import TableFeatures
+
+    table.alter.add_feature(TableFeatures.TimestampWithoutTimezone, allow_protocol_versions_increase=True)
 
 
 def _has_rows(table: DeltaTable) -> bool:

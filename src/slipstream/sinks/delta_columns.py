@@ -71,6 +71,13 @@ def fitted(rows: pa.Schema, table: pa.Schema) -> Columns:
     return Columns(pa.schema([rows.field(name) for name in (*table.names, *added)]), added)
 
 
+def has_local_time(kind: pa.DataType) -> bool:
+    """Whether there are timestamps without a time zone in a type that was `landed`."""
+    if pt.is_timestamp(kind):
+        return kind.tz is None
+    return any(has_local_time(kind.field(i).type) for i in range(kind.num_fields))
+
+
 def _check_names(names: Sequence[str]) -> None:
     seen: dict[str, str] = {}
     for name in names:
