@@ -273,6 +273,22 @@ def test_rows_that_cannot_be_read_leave_the_table_as_it_was_and_tell_why(tmp_pat
     assert (target.stamp(), contents(tmp_path)) == (stamp(1), [])
 
 
+def test_a_write_that_fails_before_all_rows_are_read_is_told_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: object, data: pa.RecordBatchReader, **__: object) -> None:
+        data.read_next_batch()
+        del data
+        raise OSError("no space left")
+
+    target = made(tmp_path).opened("orders")
+    delivered(target, None, stamp(1), whole({1: "a"}))
+    monkeypatch.setattr(deltalake, "write_deltalake", full)
+    many = Replace(lambda: iter([rows({1: "a"})] * 9), beside=False)
+    with pytest.raises(OSError, match="no space left"):
+        target.deliver(Delivery(stamp(1), stamp(2), KEYED, many))
+
+
 class Once:
     """Does something before (or after) the next writing of a table, as another engine would meanwhile."""
 
@@ -341,6 +357,20 @@ def test_of_two_that_begin_at_once_one_is_fenced(tmp_path: Path, once: Once, fir
     with pytest.raises(TargetFenced):
         one.deliver(Delivery(None, stamp(1), KEYED, WORKS[work]))
     assert (one.stamp(), there(tmp_path)) == (stamp(1, sink="invoices"), {2: "b"})
+
+
+@pytest.mark.parametrize("work", ["replace", "stamp"])
+def test_rows_that_somebody_adds_before_a_sink_begins_are_not_taken_for_its(
+    tmp_path: Path, once: Once, work: str
+) -> None:
+    DeltaTable.create(str(tmp_path / "table"), deltalake.Schema.from_arrow(KEYED))
+    target = made(tmp_path).opened("orders")
+    once.before = lambda: write_deltalake(tmp_path / "table", rows({1: "theirs"}), mode="append")
+    with pytest.raises(CommitFailedError):
+        target.deliver(Delivery(None, stamp(1), KEYED, WORKS[work]))
+    with pytest.raises(TargetNotOurs):
+        target.deliver(Delivery(None, stamp(1), KEYED, WORKS[work]))
+    assert there(tmp_path) == {1: "theirs"}
 
 
 def test_two_that_append_at_once_after_somebody_tidied_up_are_told_apart(tmp_path: Path, once: Once) -> None:

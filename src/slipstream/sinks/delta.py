@@ -408,8 +408,6 @@ def _stamped(table: DeltaTable, where: str) -> Found:
             if METADATA in commit:
                 return Found(table, Stamp.decode(str(commit[METADATA]), where), restored)
             restored = restored or commit.get("operation") == "RESTORE"
-        if newest is not None and len(commits) < newest:
-            break
     return Found(table, from_numbers(table.transaction_version, where), restored)
 
 
