@@ -289,6 +289,24 @@ def test_a_write_that_fails_before_all_rows_are_read_is_told_as_it_is(
         target.deliver(Delivery(stamp(1), stamp(2), KEYED, many))
 
 
+def test_a_panic_of_the_library_is_an_error_like_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class PanicException(BaseException):  # as PyO3 has it
+        pass
+
+    def panicking(*_: object, **__: object) -> None:
+        raise PanicException("index out of bounds")
+
+    target = made(tmp_path).opened("orders")
+    monkeypatch.setattr(deltalake, "write_deltalake", panicking)
+    with pytest.raises(RuntimeError, match="deltalake failed: index out of bounds"):
+        target.deliver(Delivery(None, stamp(1), KEYED, whole({1: "a"})))
+    monkeypatch.setattr(deltalake, "DeltaTable", panicking)
+    with pytest.raises(RuntimeError, match="deltalake failed: index out of bounds"):
+        target.stamp()
+
+
 class Once:
     """Does something before (or after) the next writing of a table, as another engine would meanwhile."""
 
@@ -667,7 +685,7 @@ def test_a_large_snapshot_is_written_as_it_is_read(tmp_path: Path) -> None:
     delivered(target, None, stamp(1), Replace(read, beside=False))
     assert DeltaTable(tmp_path / "table").count() == pieces * 50_000
     size = 50_000 * 22
-    assert most < 12 * size  # of 80
+    assert most < pieces * size / 2
 
 
 def test_rows_of_all_types_come_back(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """A Delta table, through the library `deltalake`: no Spark takes part.
 
-A delivery is one commit of the table's log, with the stamp in it (`delta_stamp`). The table that the stamp was read
+A delivery is one commit of the table's log, with the stamp in it (`stamps`). The table that the stamp was read
 from is the one that is written, at that version, and what makes that safe differs:
 
 - A commit that only adds (`Append`, keys that are new to the table, a stamp alone) may follow commits of others that
@@ -23,6 +23,7 @@ takes rows away that would never come again, so the sink stops.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
@@ -49,22 +50,23 @@ from slipstream.sinks.base import (
     Replace,
     Sink,
     Stamp,
-    Tables,
     Upsert,
     keys_of,
 )
-from slipstream.sinks.delta_columns import Columns, NoSuchColumn, fitted, has_local_time, landed
-from slipstream.sinks.delta_keys import first_there, quoted
-from slipstream.sinks.delta_stamp import FENCE, METADATA, from_numbers, numbered, without_lineage
+from slipstream.sinks.delta.columns import Columns, NoSuchColumn, fitted, has_local_time, landed
+from slipstream.sinks.delta.commit import Commit, columns_of
+from slipstream.sinks.delta.keys import first_there
+from slipstream.sinks.delta.stamps import FENCE, METADATA, from_numbers, without_lineage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from deltalake import CommitProperties, DeltaTable
+    from deltalake import DeltaTable
 
 _LOOK_BACK = (1, 20, None)
 """Commits in which the newest stamp is looked for. It is the newest, unless others write the table as well."""
 _LOCAL_TIME = "timestampNtz"
+_PANIC = "PanicException"
 _UNSAFE = "allow_unsafe_rename"
 
 
@@ -133,18 +135,19 @@ class DeltaTarget:
         stamp = None if found is None else found.stamp
         if without_lineage(stamp) != without_lineage(delivery.before):
             raise TargetFenced(self._name, self._sink.shown, _told(stamp))
-        failed: list[BaseException] = []
+        schema = self._landed(delivery.schema)
+        commit = Commit(self._sink.uri, self._options, self._sink.key, delivery, schema)
         try:
-            commit = Commit(self._sink, delivery, self._landed(delivery.schema), failed)
-            if found is None:
-                commit.create()
-            else:
-                self._write(commit, found)
+            with _no_panic():
+                if found is None:
+                    commit.create()
+                else:
+                    self._write(commit, found)
         except SinkStopped:
             raise
         except Exception:
-            if failed:
-                raise failed[0] from None  # what the view's rows raised, as it was
+            if commit.failed:
+                raise commit.failed[0] from None  # what the view's rows raised, as it was
             self._check_fence(delivery)
             raise
 
@@ -158,11 +161,12 @@ class DeltaTarget:
         from deltalake import DeltaTable
         from deltalake.exceptions import TableNotFoundError
 
-        try:
-            table = DeltaTable(self._sink.uri, storage_options=self._options)
-        except TableNotFoundError:
-            return None
-        return _stamped(table, self._sink.shown)
+        with _no_panic():
+            try:
+                table = DeltaTable(self._sink.uri, storage_options=self._options)
+            except TableNotFoundError:
+                return None
+            return _stamped(table, self._sink.shown)
 
     def _write(self, commit: Commit, found: Found) -> None:
         table, work = found.table, commit.delivery.work
@@ -239,143 +243,6 @@ class DeltaTarget:
             raise TargetFenced(self._name, self._sink.shown, _told(stamp)) from None
 
 
-class Commit:
-    """One commit of a delivery. schema: of the delivery's rows, as Delta has it. failed: takes what reading them
-    raises, of which the library passes on the text alone.
-    """
-
-    def __init__(
-        self, sink: DeltaSink, delivery: Delivery, schema: pa.Schema, failed: list[BaseException]
-    ) -> None:
-        self._sink, self.delivery, self.schema, self._failed = sink, delivery, schema, failed
-
-    def create(self) -> None:
-        """The table, with its first rows. It must not be there yet."""
-        from deltalake import write_deltalake
-
-        match self.delivery.work:
-            case Append(tables=tables) | Replace(tables=tables):
-                rows = self._reader(tables, self.schema)
-            case None:
-                rows = self._reader(lambda: iter([]), self.schema)
-            case Upsert():
-                raise AssertionError("what a table is given first is given as a whole")
-        write_deltalake(
-            self._sink.uri,
-            rows,
-            mode="error",
-            storage_options=dict(self._sink.storage_options),
-            commit_properties=self._properties(at_once=True),
-        )
-
-    def stamp_alone(self, table: DeltaTable) -> None:
-        """No rows. It has what a commit must have to be fenced."""
-        self.append(table, lambda: iter([]), Columns(columns_of(table)))
-
-    def append(self, table: DeltaTable, tables: Tables, columns: Columns, *, at_once: bool = False) -> None:
-        """at_once: whether nobody may have come in between."""
-        from deltalake import write_deltalake
-
-        write_deltalake(
-            table,
-            self._reader(tables, columns.schema),
-            mode="append",
-            schema_mode="merge" if columns.added else None,
-            commit_properties=self._properties(at_once=at_once or self.delivery.before is None),
-        )
-
-    def replace(self, table: DeltaTable, work: Replace) -> None:
-        """All rows, and the columns too if they became others."""
-        from deltalake import write_deltalake
-
-        try:
-            columns = fitted(self.schema, columns_of(table))
-        except NoSuchColumn:
-            columns = None
-        same = columns is not None and not columns.added
-        write_deltalake(
-            table,
-            self._reader(work.tables, columns.schema if columns is not None and same else self.schema),
-            mode="overwrite",
-            schema_mode=None if same else "overwrite",
-            commit_properties=self._properties(at_once=True),
-        )
-
-    def upsert(self, table: DeltaTable, work: Upsert, columns: Columns) -> None:
-        """The keys of rows that came are not in the table."""
-        if not work.updated.num_rows and not work.deleted.num_rows:
-            self.append(table, lambda: iter([work.inserted]), columns, at_once=True)
-            return
-        marker = "_op"
-        while marker in map(str.lower, columns.schema.names):
-            marker += "_"
-        source = pa.concat_tables(
-            _widened(rows, columns.schema).append_column(marker, pa.repeat(pa.scalar(what), rows.num_rows))
-            for what, rows in (("set", work.inserted), ("set", work.updated), ("delete", work.deleted))
-        )
-        read = table.version()
-        (
-            table.merge(
-                source,
-                " AND ".join(f"target.{quoted(name)} = source.{quoted(name)}" for name in self._sink.key),
-                source_alias="source",
-                target_alias="target",
-                merge_schema=bool(columns.added),
-                streamed_exec=False,  # else all files are read, whatever their statistics say
-                commit_properties=self._properties(at_once=True),
-            )
-            .when_matched_delete(f"source.{marker} = 'delete'")
-            .when_matched_update_all(except_cols=[marker])
-            .when_not_matched_insert_all(f"source.{marker} <> 'delete'", except_cols=[marker])
-            .execute()
-        )
-        if table.version() == read:
-            self.stamp_alone(table)
-
-    def _properties(self, *, at_once: bool) -> CommitProperties:
-        from deltalake import CommitProperties, Transaction
-
-        after = self.delivery.after
-        return CommitProperties(
-            custom_metadata={METADATA: after.encode()},
-            max_commit_retries=0 if at_once else None,
-            app_transactions=[Transaction(name, version) for name, version in numbered(after).items()],
-        )
-
-    def _reader(self, tables: Tables, schema: pa.Schema) -> pa.RecordBatchReader:
-        """Rows one after another, never all at once."""
-
-        def batches() -> Iterator[pa.RecordBatch]:
-            try:
-                for table in tables():
-                    yield from _widened(table, schema).to_batches()
-            except GeneratorExit:  # nobody wants more
-                raise
-            except BaseException as error:
-                self._failed.append(error)
-                raise
-
-        return pa.RecordBatchReader.from_batches(schema, batches())
-
-
-def _widened(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Rows with all columns of a schema, in its order; NULL in those that they lack."""
-    columns: Sequence[Any] = [
-        rows.column(each.name).cast(each.type) if each.name in rows.column_names else _nothing(each, rows)
-        for each in schema
-    ]
-    return pa.table(columns, schema=schema)
-
-
-def _nothing(column: pa.Field, rows: pa.Table) -> pa.Array:
-    return pa.nulls(rows.num_rows, column.type)
-
-
-def columns_of(table: DeltaTable) -> pa.Schema:
-    """The columns of a table; raises if a sink cannot have made them."""
-    return landed(pa.schema(table.schema().to_arrow()))
-
-
 def _lacks_local_time(table: DeltaTable, columns: Columns) -> bool:
     """Whether columns are added that a table must be declared to have. A merge does not see to that by itself."""
     added = (columns.schema.field(name).type for name in columns.added)
@@ -409,6 +276,17 @@ def _stamped(table: DeltaTable, where: str) -> Found:
                 return Found(table, Stamp.decode(str(commit[METADATA]), where), restored)
             restored = restored or commit.get("operation") == "RESTORE"
     return Found(table, from_numbers(table.transaction_version, where), restored)
+
+
+@contextmanager
+def _no_panic() -> Iterator[None]:
+    """A panic in the library is an error like others. As it comes, it is none that `except Exception` sees."""
+    try:
+        yield
+    except BaseException as error:
+        if type(error).__name__ != _PANIC:
+            raise
+        raise RuntimeError(f"the library deltalake failed: {error}") from error
 
 
 def _told(stamp: Stamp | None) -> str:
