@@ -1,6 +1,7 @@
 """Where results go, by epoch; `base` is the theory."""
 
 from slipstream.sinks.base import Append, Delivery, Mode, Replace, Sink, Stamp, Target, Upsert
+from slipstream.sinks.delta import to_delta
 from slipstream.sinks.folder import to_folder
 from slipstream.sinks.follower import Follower
 from slipstream.sinks.foreach import foreach
@@ -19,5 +20,6 @@ __all__ = [
     "by_key",
     "check_keys",
     "foreach",
+    "to_delta",
     "to_folder",
 ]

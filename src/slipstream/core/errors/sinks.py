@@ -41,9 +41,10 @@ class SinkStopped(SlipstreamError):
 class KeyNotUnique(SinkStopped):
     """A view has two rows with one key of a sink that keeps a row for each key."""
 
-    def __init__(self, sink: str, view: str, key: str) -> None:
+    def __init__(self, sink: str, view: str | None, key: str) -> None:
+        whose = "its view" if view is None else f"view '{view}'"
         super().__init__(
-            f"Sink '{sink}': view '{view}' has several rows with the key {key}, and the target keeps one for each. "
+            f"Sink '{sink}': {whose} has several rows with the key {key}, and the target keeps one for each. "
             f"Name columns in key= that tell its rows apart, or use mode='changes' or 'replace'."
         )
 
