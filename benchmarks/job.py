@@ -12,7 +12,9 @@ from statistics import quantiles
 from typing import Literal
 
 Engine = Literal["slipstream", "rocksdb", "default", "batch"]
-Query = Literal["totals", "revenue", "floor", "tpch", "tpcds", "words", "views", "adding", "replacing"]
+Query = Literal[
+    "totals", "revenue", "floor", "tpch", "tpcds", "words", "views", "adding", "replacing", "sinks"
+]
 Restart = Literal["cold", "standby"]
 
 ENGINE_NAMES: dict[Engine, str] = {
@@ -27,14 +29,14 @@ ENGINE_NAMES: dict[Engine, str] = {
 class Job:
     """One measurement: `engine` keeps `query` up to date over the files staged as `dataset`.
 
-    `files_per_batch` is the most files (of each source) in a batch; None leaves it to the engine. `every`
-    feeds the timed files one by one, so many seconds apart; None puts them all there at the start. `delay` is what
-    every operation of the storage that keeps things safe (a replica, a checkpoint) takes longer, in seconds; None is no
+    `files_per_batch` is the most files (of each source) in a batch; None leaves it to the engine. `every` feeds the
+    timed files one by one, so many seconds apart; None puts them all there at the start. `delay` is what every
+    operation of the storage that keeps things safe (a replica, a checkpoint) takes longer, in seconds; None is no
     replica, and a checkpoint on the plain local disk. `restart` kills the engine before the timed files come and
-    measures how long it takes until they show. `number` and `scale` say which of TPC-H's queries it is, or the first of
-    a pack of TPC-DS's, and over how much data, or how many views there are; `window` how many seconds the windows are
-    long in which words are counted. `attempt` tells measurements apart that are made several times. `checkout` is a
-    folder with another version of Slipstream, which is measured in place of this one.
+    measures how long it takes until they show. `number` and `scale` say which of TPC-H's queries it is, or the first
+    of a pack of TPC-DS's, and over how much data, or how many views or sinks there are; `window` how many seconds the
+    windows are long in which words are counted. `attempt` tells measurements apart that are made several times.
+    `checkout` is a folder with another version of Slipstream, which is measured in place of this one.
     """
 
     engine: Engine

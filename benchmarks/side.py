@@ -34,6 +34,10 @@ def measure(job: Job, dataset: Path, folder: Path) -> Measured:
 
         measured = changing.measure_adding if job.query == "adding" else changing.measure_replacing
         return measured(job, Feed(dataset, folder / "landing"), folder)
+    if job.query == "sinks":
+        from benchmarks import delivering
+
+        return delivering.measure(job, Feed(dataset, folder / "landing"), folder)
     from benchmarks import ours
 
     if job.query == "floor":

@@ -16,6 +16,7 @@ from benchmarks.age import age
 from benchmarks.changing import adding, replacing
 from benchmarks.data import KEYS, Sizes, make_pieces, make_shop, make_totals, warmed
 from benchmarks.decision import compared
+from benchmarks.delivering import delivery
 from benchmarks.durability import recovery, safety, stage_backlog, stall, storage
 from benchmarks.job import Engine, Job, Measured, percentile
 from benchmarks.lab import Lab, SideError, WrongAnswer
@@ -382,6 +383,7 @@ Name = Literal[
     "views",
     "adding",
     "replacing",
+    "delivery",
     "versions",
     "tpch",
     "tpcds",
@@ -404,6 +406,7 @@ BENCHMARKS: dict[Name, Callable[[Lab, Scale], list[Finding]]] = {
     "views": views,
     "adding": adding,
     "replacing": replacing,
+    "delivery": delivery,
     "versions": versions,
     "tpch": tpch,
     "tpcds": tpcds,
