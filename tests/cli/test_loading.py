@@ -5,12 +5,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from slipstream.app import App
 from slipstream.cli.loading import MODULE, load_app, may_pass, only_app
 from slipstream.core.errors import LoadFailed, NoApp, SeveralApps
+from slipstream.plan.functions import digest
 
 
 @pytest.fixture(autouse=True)
@@ -54,6 +56,19 @@ def test_what_another_start_may_not_meet_again_is_no_fault_of_the_file(
     with pytest.raises(LoadFailed) as error:
         load_app(written(tmp_path, line))
     assert may_pass(error.value) is passes
+
+
+def test_functions_of_the_file_are_compiled_as_python_would_compile_them(tmp_path: Path) -> None:
+    """Else one would be taken for another function than in a program that is run by itself."""
+    lines = ["def fee(cents: int):", "    return cents // 10"]
+    with pytest.raises(NoApp):
+        load_app(written(tmp_path, *lines))
+    alone: dict[str, Any] = {}
+    exec(compile("\n".join(lines), "shop.py", "exec", dont_inherit=True), alone)
+    ours, plain = sys.modules[MODULE].fee, alone["fee"]
+    assert ours.__code__.co_flags == plain.__code__.co_flags
+    assert ours.__annotations__ == plain.__annotations__ == {"cents": int}
+    assert digest(ours) == digest(plain)
 
 
 def test_several_apps_are_refused_and_two_names_of_one_are_not() -> None:

@@ -47,7 +47,10 @@ def load_app(
     alone = standing_by(looking=looking) if standby or looking else nullcontext()
     with _only_declaring(), starting_with(wanted or Starting()), alone:
         try:
-            exec(compile(path.read_bytes(), module.__file__, "exec"), module.__dict__)
+            code = compile(
+                path.read_bytes(), module.__file__, "exec", dont_inherit=True
+            )  # of our own __future__
+            exec(code, module.__dict__)
         except Exception as error:
             raise LoadFailed(str(path), _line(error, module.__file__), _said(error)) from error
     return only_app(path, vars(module))

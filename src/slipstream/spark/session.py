@@ -209,6 +209,7 @@ def start_session(
     conf.set("spark.api.mode", "classic")
     with _worker_python(conf.get("spark.master")):
         spark = _classic(SparkSession.builder.config(conf=conf).getOrCreate())
+    quiet_errors()
     if _is_local(conf.get("spark.master")):
         _lighten(spark)
     return spark
