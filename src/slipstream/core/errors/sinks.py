@@ -123,6 +123,6 @@ class DamagedStamp(SinkStopped):
 
     def __init__(self, where: str) -> None:
         super().__init__(
-            f"What {where} says of its progress is not what a sink wrote. Restore it, or write the target anew: "
-            f"app.reset_sink(NAME)."
+            f"What {where} says of its progress is not what a sink wrote. Restore it, or remove the target: then it is "
+            f"written anew."
         )
