@@ -3,9 +3,11 @@
 A feed writes files of orders and of changes to customers (`feed`). `slipstream run --supervise` keeps three views of
 them up to date while they arrive (`shop`): a running aggregate, a join with an aggregate, and a top ten. They are
 shown once a second, read from the store's files (`board`). Half-way the engine is ended with `kill -9`; its supervisor
-brings it back, or with `--standby` a second engine takes over, and it goes on where it was. When the feed ends, every
-view is computed again from all the files by batch Spark, which knows nothing of Slipstream, and the two must be equal,
-row for row. Money is whole cents, so equal means equal. The exit code is 1 if they differ.
+brings it back, or with `--standby` a second engine takes over, and it goes on where it was. All the while two of the
+views are written outside, exactly once: one as a log of changes into a folder, one by key into a Delta table. When the
+feed ends, every view is computed again from all the files by batch Spark, which knows nothing of Slipstream, and the
+two must be equal, row for row; and so must be what is outside. Money is whole cents, so equal means equal. The exit
+code is 1 if they differ.
 """
 
 from __future__ import annotations
@@ -26,6 +28,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import IO
 
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from rich.console import Console
@@ -144,6 +148,21 @@ def recompute(spark: SparkSession, landing: Path, shop: ModuleType) -> Mapping[s
     }
 
 
+def delivered(landing: Path) -> Mapping[str, tuple[str, list[Row]]]:
+    """What the sinks have written, read by others: of which view it is, and its rows."""
+    log = pq.read_table(landing / "delivered" / "products")
+    added: Counter[Row] = Counter()
+    for row in log.to_pylist():
+        epoch, diff = row.pop("_epoch"), row.pop("_diff")
+        assert epoch > 0
+        added[Row(**row)] += diff
+    revenue = DeltaTable(str(landing / "delivered" / "revenue")).to_pyarrow_table().to_pylist()
+    return {
+        "the log of changes in a folder": ("products", list(added.elements())),
+        "the Delta table": ("revenue", [Row(**row) for row in revenue]),
+    }
+
+
 def differences(maintained: Iterable[Row], expected: Iterable[Row]) -> list[str]:
     ours, batch = Counter(map(tuple, maintained)), Counter(map(tuple, expected))
     return [f"only in Slipstream: {row}" for row in (ours - batch).elements()] + [
@@ -162,12 +181,18 @@ def check(landing: Path, console: Console) -> bool:
         console.print(f"The feed has ended: {seen.rows:,} rows in {seen.epoch} epochs. Batch Spark says:")
         expected = recompute(SparkSession.builder.getOrCreate().newSession(), landing, shop)
         for name, frame in expected.items():
-            found = differences(app.read(name).collect(), frame.collect())
-            console.print(f"  {name}: {'equal' if not found else 'different'}")
-            for difference in found[:20]:
-                console.print(f"    {difference}", highlight=False)
-            equal = equal and not found
+            equal &= said(name, differences(app.read(name).collect(), frame.collect()), console)
+        for where, (name, rows) in delivered(landing).items():
+            equal &= said(f"{name}, {where}", differences(rows, expected[name].collect()), console)
     return equal
+
+
+def said(what: str, found: list[str], console: Console) -> bool:
+    """Says whether something is equal, and what is not; whether it is."""
+    console.print(f"  {what}: {'equal' if not found else 'different'}")
+    for difference in found[:20]:
+        console.print(f"    {difference}", highlight=False)
+    return not found
 
 
 def main() -> int:
@@ -188,7 +213,11 @@ def main() -> int:
     equal = check(landing, console)
     console.print(f"The store is {store}. Try next:", soft_wrap=True)
     query = "SELECT * FROM revenue ORDER BY cents DESC"
-    for command in (f"slipstream status {store}", f'slipstream query {store} "{query}"'):
+    for command in (
+        f"slipstream status {store}",
+        f"slipstream sinks {store}",
+        f'slipstream query {store} "{query}"',
+    ):
         console.print(f"  {command}", highlight=False, soft_wrap=True)
     return 0 if equal else 1
 

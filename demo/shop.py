@@ -31,3 +31,6 @@ def revenue(orders: DataFrame, customers: DataFrame) -> DataFrame:
 app.view(products)
 app.view(revenue)
 app.view("top_ten", TOP_TEN)
+
+app.sink("products", sl.to_folder(folder / "delivered" / "products"))
+app.sink("revenue", sl.to_delta(folder / "delivered" / "revenue", mode="upsert", key="country"))
