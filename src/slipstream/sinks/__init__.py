@@ -5,6 +5,7 @@ from slipstream.sinks.folder import to_folder
 from slipstream.sinks.follower import Follower
 from slipstream.sinks.foreach import foreach
 from slipstream.sinks.keyed import by_key, check_keys
+from slipstream.sinks.postgres import to_postgres
 
 __all__ = [
     "Append",
@@ -20,4 +21,5 @@ __all__ = [
     "check_keys",
     "foreach",
     "to_folder",
+    "to_postgres",
 ]
