@@ -133,7 +133,8 @@ class TargetBusy(SlipstreamError):
 
     def __init__(self, sink: str, target: str, who: str, remedy: str) -> None:
         super().__init__(
-            f"Sink '{sink}': {target} is held by {who}; this is tried again. If that one does nothing any more: {remedy}."
+            f"Sink '{sink}': {target} is held by {who}; this is tried again. If that one does nothing any more: "
+            f"{remedy}."
         )
 
 

@@ -20,7 +20,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 import psycopg
-import pyarrow as pa
 from psycopg import errors, sql
 
 from slipstream.core.errors import (
@@ -30,8 +29,8 @@ from slipstream.core.errors import (
     TargetFenced,
     TargetNotOurs,
     TargetRefuses,
-    first_line,
 )
+from slipstream.core.errors.base import first_line
 from slipstream.sinks.base import Append, Delivery, Stamp
 from slipstream.sinks.postgres.connecting import Connection, begin, connect, holder, lock
 from slipstream.sinks.postgres.table import (

@@ -85,7 +85,7 @@ def _by_key(
     }
 
     def run(query: str) -> int:
-        return connection.execute(sql.SQL(query).format(**parts)).rowcount  # type: ignore[arg-type]
+        return connection.execute(sql.SQL(query).format(**parts)).rowcount
 
     run(
         "CREATE TEMPORARY TABLE slipstream_delivery ON COMMIT DROP AS "
