@@ -162,6 +162,7 @@ class PostgresTarget:
     def _make_stamps(self, connection: Connection, schema: str) -> None:
         """In a transaction of its own. Where several do that at once, IF NOT EXISTS is not enough."""
         query = sql.SQL("CREATE TABLE IF NOT EXISTS {} (target text PRIMARY KEY, stamp text NOT NULL)")
+        begin(connection)
         with suppress(errors.UniqueViolation, errors.DuplicateTable, errors.DuplicateObject):
             connection.execute(query.format(sql.Identifier(schema, _STAMPS)))
             connection.commit()
