@@ -90,6 +90,7 @@ EXACT: dict[str, tuple[pa.DataType, str, list[Any]]] = {
     "text view": (pa.string_view(), "text", [*TEXTS, "longer than what is kept in place", None]),
     "bytes": (pa.binary(), "bytea", [b"", None, b"\0\xff\\", bytes(range(256)), b'"']),
     "bytes view": (pa.binary_view(), "bytea", [b"", None, bytes(range(256))]),
+    "large bytes": (pa.large_binary(), "bytea", [b"a", b"bc", b"", b"\0def"]),
     "bytes of a size": (pa.binary(2), "bytea", [b"ab", None, b"\0\\"]),
     "date": (
         pa.date32(),
