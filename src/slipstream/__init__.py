@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from slipstream.core.settings import Limits, Settings
     from slipstream.epoch import EpochReport, Summary
     from slipstream.observe import read_view
-    from slipstream.sinks import foreach, to_delta, to_folder
+    from slipstream.sinks import foreach, to_delta, to_folder, to_postgres
     from slipstream.sources import files, memory, ranged, rate, stream, table
 
 __all__ = [
@@ -38,6 +38,7 @@ __all__ = [
     "table",
     "to_delta",
     "to_folder",
+    "to_postgres",
 ]
 
 _HOMES = {
@@ -48,7 +49,7 @@ _HOMES = {
     "SlipstreamError": "slipstream.core.errors",
     "Summary": "slipstream.epoch",
     "read_view": "slipstream.observe",
-    **dict.fromkeys(("foreach", "to_delta", "to_folder"), "slipstream.sinks"),
+    **dict.fromkeys(("foreach", "to_delta", "to_folder", "to_postgres"), "slipstream.sinks"),
     **dict.fromkeys(("files", "memory", "ranged", "rate", "stream", "table"), "slipstream.sources"),
 }
 

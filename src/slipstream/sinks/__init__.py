@@ -6,6 +6,7 @@ from slipstream.sinks.folder import to_folder
 from slipstream.sinks.follower import Follower
 from slipstream.sinks.foreach import foreach
 from slipstream.sinks.keyed import by_key, check_keys
+from slipstream.sinks.postgres import to_postgres
 
 __all__ = [
     "Append",
@@ -22,4 +23,5 @@ __all__ = [
     "foreach",
     "to_delta",
     "to_folder",
+    "to_postgres",
 ]

@@ -42,7 +42,7 @@ class KeyNotUnique(SinkStopped):
     """A view has two rows with one key of a sink that keeps a row for each key."""
 
     def __init__(self, sink: str, view: str | None, key: str) -> None:
-        whose = "its view" if view is None else f"view '{view}'"
+        whose = "its view" if view is None else f"view '{view}'"  # a target does not know it
         super().__init__(
             f"Sink '{sink}': {whose} has several rows with the key {key}, and the target keeps one for each. "
             f"Name columns in key= that tell its rows apart, or use mode='changes' or 'replace'."
@@ -115,6 +115,26 @@ class TargetColumns(SinkStopped):
         super().__init__(
             f"Sink '{sink}': {why}, so {target} cannot take the view's rows. Write it anew with "
             f"app.reset_sink('{sink}') after it was removed, or give the sink another target."
+        )
+
+
+class TargetRefuses(SinkStopped):
+    """A row that a target cannot store."""
+
+    def __init__(self, sink: str, target: str, why: str) -> None:
+        super().__init__(
+            f"Sink '{sink}': {target} cannot take a row of the view: {why.rstrip('. ')}. Have the view's query give "
+            f"another value or leave the row out, or change the target; then call app.reset_sink('{sink}')."
+        )
+
+
+class TargetBusy(SlipstreamError):
+    """Somebody else holds a target, and may soon be done: the sink tries again."""
+
+    def __init__(self, sink: str, target: str, who: str, remedy: str) -> None:
+        super().__init__(
+            f"Sink '{sink}': {target} is held by {who}; this is tried again. If that one does nothing any more: "
+            f"{remedy}."
         )
 
 
