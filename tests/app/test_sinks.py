@@ -289,6 +289,22 @@ def test_a_target_of_another_app_is_refused(spark: SparkSession, tmp_path: Path)
     assert added_up(written(tmp_path / "out")) == Counter({(1, 1, 1): 1})
 
 
+def test_a_target_is_not_gone_on_with_in_another_form(spark: SparkSession, tmp_path: Path) -> None:
+    memory = Memory()
+    with Shop(spark, tmp_path) as shop:
+        shop.app.sink("totals", MemorySink(memory=memory), name="out")
+        shop.feed((1, 1))
+        shop.app.drop_sink("out")
+        shop.app.sink("totals", MemorySink(mode="upsert", key=("k",), memory=memory), name="out")
+        with pytest.warns(
+            SinkWarning, match=r"with mode='changes', and .* with mode='upsert' and key=\['k'\]"
+        ):
+            shop.feed((2, 1))
+        shop.app.reset_sink("out")
+        assert shop.app.await_sinks(timeout=60)
+        assert memory.rows == shop.totals()
+
+
 def test_functions_get_every_epoch_by_itself(spark: SparkSession, tmp_path: Path) -> None:
     given: list[tuple[int, list[Row]]] = []
 

@@ -25,7 +25,7 @@ def test_what_is_no_stamp_is_told(text: str) -> None:
         Stamp.decode(text, "here")
 
 
-@pytest.mark.parametrize("field", ["app", "sink", "epoch", "incarnation", "cut", "lineage"])
+@pytest.mark.parametrize("field", ["app", "sink", "epoch", "incarnation", "cut", "form", "lineage"])
 def test_a_stamp_that_lacks_something_is_none(field: str) -> None:
     said = json.loads(stamped(1).encode())
     del said[field]

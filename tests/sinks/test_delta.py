@@ -41,7 +41,15 @@ Work = Append | Replace | Upsert | None
 
 
 def stamp(epoch: int, incarnation: int = 1, sink: str = "orders") -> Stamp:
-    return Stamp(APP, sink, epoch, incarnation, f"{epoch:016x}", ({"epoch": epoch, "cut": "é\0"},))
+    return Stamp(
+        APP,
+        sink,
+        epoch,
+        incarnation,
+        f"{epoch:016x}",
+        form="mode='upsert'",
+        lineage=({"epoch": epoch, "cut": "é\0"},),
+    )
 
 
 def made(path: Path, mode: Mode = "replace", key: str | tuple[str, ...] = "k") -> DeltaSink:
@@ -612,7 +620,7 @@ def test_a_stamp_outlives_the_commit_it_came_with_but_for_lineage(tmp_path: Path
     delivered(target, stamp(1), stamp(2), whole({1: "b"}))
     tidied(tmp_path)
     assert not in_log(tmp_path, 2)
-    left = Stamp(APP, "orders", 2, 1, f"{2:016x}", ())
+    left = Stamp(APP, "orders", 2, 1, f"{2:016x}", form="mode='upsert'")
     assert made(tmp_path).opened("orders").stamp() == left
     with pytest.raises(TargetFenced):
         target.deliver(Delivery(stamp(1), stamp(3), KEYED, whole({1: "c"})))

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from slipstream.core.clock import ManualClock
-from slipstream.core.errors import TargetBehind
+from slipstream.core.errors import TargetBehind, TargetTaken
 from slipstream.sinks import Delivery, Follower, Stamp
 from slipstream.sinks.follower import QUIET
 from slipstream.sinks.machine import FIRST_PAUSE
@@ -31,6 +31,8 @@ class Squares:
         return LOG
 
     def joined(self, stamp: Stamp | None) -> Stamp | None:
+        if stamp is not None and stamp.incarnation > self.incarnation:
+            raise TargetTaken("sink", "memory", stamp.epoch, stamp.incarnation)
         return None if stamp is None else stamp.claimed(self.incarnation)
 
     def delivery(self, before: Stamp | None, since: int | None, upto: int) -> Delivery:
@@ -108,9 +110,34 @@ def test_one_that_was_succeeded_delivers_nothing_more(clock: ManualClock) -> Non
     steps(after, 1)
     log.newest = 4
     steps(before, 1)
+    clock.advance(FIRST_PAUSE)
+    steps(before, 1)
     assert memory.rows == expected(3)
     assert before.progress.stopped
-    assert "another engine" in str(before.progress.error)
+    assert "a later start of the app" in str(before.progress.error)
+
+
+def test_a_target_that_is_written_while_it_is_joined_is_asked_again(clock: ManualClock) -> None:
+    """By an engine that was succeeded, and whose last delivery was on its way."""
+    memory, log = Memory(), Squares(3)
+    steps(follower(memory, log, clock), 2)
+    log.newest, log.incarnation = 4, 2
+    again = follower(memory, log, clock)
+    joined = log.joined
+
+    def meanwhile(stamp: Stamp | None) -> Stamp | None:
+        wanted = joined(stamp)
+        if memory.stamp == stamped(3):
+            memory.stamp, memory.rows = stamped(4), expected(4)
+        return wanted
+
+    log.joined = meanwhile  # type: ignore[method-assign]
+    steps(again, 1)
+    clock.advance(FIRST_PAUSE)
+    log.newest = 5
+    steps(again, 2)
+    assert memory.rows == expected(5)
+    assert not again.progress.stopped
 
 
 def test_epochs_that_bring_nothing_are_not_told_at_once(clock: ManualClock) -> None:

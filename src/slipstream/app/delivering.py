@@ -42,8 +42,9 @@ from slipstream.core.errors import (
     TargetAhead,
     TargetBehind,
     TargetColumns,
-    TargetFenced,
     TargetOfAnother,
+    TargetOfAnotherForm,
+    TargetTaken,
     UnknownSink,
 )
 from slipstream.core.settings import Durability, History
@@ -122,7 +123,9 @@ class ViewLog:
             whose = f"sink '{stamp.sink}'" + ("" if stamp.app == app else f" of another app ({stamp.app})")
             raise TargetOfAnother(name, target, whose)
         if stamp.incarnation > incarnation:
-            raise TargetFenced(name, target, f"incarnation {stamp.incarnation}")
+            raise TargetTaken(name, target, stamp.epoch, stamp.incarnation)
+        if stamp.form != self._declared.sink.form:
+            raise TargetOfAnotherForm(name, target, stamp.form, self._declared.sink.form)
         last = max([self._running.loop.frontier, *self._begun_with])
         cut = self._running.stash.digest(stamp.epoch) or self._begun_with.get(stamp.epoch, "")
         wrong = contradicts(_outside(name, stamp), last, cut)
@@ -160,6 +163,7 @@ class ViewLog:
             epoch=epoch,
             incarnation=self._claim.incarnation,
             cut=digest,
+            form=self._declared.sink.form,
             lineage=stash.forwarded(epoch, durable),
         )
 

@@ -40,7 +40,8 @@ Tables = Callable[[], Iterator[pa.Table]]
 @dataclass(frozen=True)
 class Stamp:
     """What a target says of itself. app: the identity of the app, which outlives its name. cut: a digest of the cut of
-    the epoch, by which two histories are told apart. lineage: the cuts that were not durable yet, oldest first.
+    the epoch, by which two histories are told apart. form: in which mode, and by which key, it is written. lineage: the
+    cuts that were not durable yet, oldest first.
     """
 
     app: str
@@ -48,6 +49,7 @@ class Stamp:
     epoch: int
     incarnation: int
     cut: str = ""
+    form: str = ""
     lineage: tuple[Mapping[str, JSON], ...] = ()
 
     def claimed(self, incarnation: int) -> Stamp:
@@ -68,9 +70,10 @@ class Stamp:
                     "epoch": int(epoch),
                     "incarnation": int(incarnation),
                     "cut": str(cut),
+                    "form": str(form),
                     "lineage": list(lineage),
                 } if all(isinstance(each, dict) for each in lineage):
-                    return Stamp(app, sink, epoch, incarnation, cut, tuple(lineage))
+                    return Stamp(app, sink, epoch, incarnation, cut, form, tuple(lineage))
         except ValueError:
             pass
         raise DamagedStamp(where)
@@ -147,6 +150,11 @@ class Sink(ABC):
             )
         if self.mode != "upsert" and self.key and not self.may_have_key:
             raise BadSinkOption(f"key= with mode={self.mode!r}", "leave it out, or give mode='upsert'")
+
+    @property
+    def form(self) -> str:
+        """How the target is written, in words that a stamp has: one that was written otherwise is not gone on with."""
+        return f"mode='{self.mode}'" + (f" and key={list(self.key)}" if self.key else "")
 
     @property
     def by_epoch(self) -> bool:

@@ -41,7 +41,7 @@ Row = tuple[Any, ...]
 
 
 def stamp(epoch: int, incarnation: int = 1, lineage: tuple[dict[str, Any], ...] = ()) -> Stamp:
-    return Stamp("app", "sink", epoch, incarnation, f"cut {epoch}", lineage)
+    return Stamp("app", "sink", epoch, incarnation, f"cut {epoch}", lineage=lineage)
 
 
 def opened(dsn: str, mode: Mode = "changes", table: str = "t") -> Target:

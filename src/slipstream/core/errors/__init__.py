@@ -81,7 +81,9 @@ from slipstream.core.errors.sinks import (
     TargetFenced,
     TargetNotOurs,
     TargetOfAnother,
+    TargetOfAnotherForm,
     TargetRefuses,
+    TargetTaken,
     UnknownSink,
 )
 from slipstream.core.errors.store import (
@@ -250,7 +252,9 @@ __all__ = [
     "TargetFenced",
     "TargetNotOurs",
     "TargetOfAnother",
+    "TargetOfAnotherForm",
     "TargetRefuses",
+    "TargetTaken",
     "ToolMissing",
     "UnknownColumn",
     "UnknownEpoch",

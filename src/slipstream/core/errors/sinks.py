@@ -79,12 +79,30 @@ class TargetNotOurs(SinkStopped):
         )
 
 
-class TargetFenced(SinkStopped):
-    """A later start of the app has taken a target over."""
+class TargetFenced(SlipstreamError):
+    """A target is not where it was: somebody else has written its stamp. Whose it is by now is to be found out."""
 
     def __init__(self, sink: str, target: str, found: str) -> None:
+        super().__init__(f"Sink '{sink}': another engine has written {target} meanwhile ({found}).")
+
+
+class TargetTaken(SinkStopped):
+    """A later start of the app has taken a target over."""
+
+    def __init__(self, sink: str, target: str, epoch: int, incarnation: int) -> None:
         super().__init__(
-            f"Sink '{sink}': another engine has written {target} meanwhile ({found}); this one delivers nothing more."
+            f"Sink '{sink}': a later start of the app (incarnation {incarnation}, epoch {epoch}) writes {target}; this "
+            f"one delivers nothing more."
+        )
+
+
+class TargetOfAnotherForm(SinkStopped):
+    """A target that was written in another mode, or by another key."""
+
+    def __init__(self, sink: str, target: str, was: str, now: str) -> None:
+        super().__init__(
+            f"Sink '{sink}': {target} was written with {was}, and is to be written with {now}. Declare it as it was, "
+            f"write it anew with app.reset_sink('{sink}'), or give the sink another target."
         )
 
 

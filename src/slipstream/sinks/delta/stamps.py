@@ -40,7 +40,7 @@ def without_lineage(stamp: Stamp | None) -> Stamp | None:
 
 def numbered(stamp: Stamp) -> Mapping[str, int]:
     """A stamp without its lineage, as application transactions: their names, and the versions."""
-    rest = [stamp.app, stamp.sink, stamp.incarnation, stamp.cut]
+    rest = [stamp.app, stamp.sink, stamp.incarnation, stamp.cut, stamp.form]
     text = json.dumps(rest, separators=(",", ":")).encode("ascii") + _END
     pieces = [text[at : at + _WIDTH].ljust(_WIDTH, _END) for at in range(0, len(text), _WIDTH)]
     return {
@@ -57,8 +57,8 @@ def from_numbers(version: Callable[[str], int | None], where: str) -> Stamp | No
     text = b"".join(_pieces(version, where)).partition(_END)[0]
     try:
         match json.loads(text):
-            case [str(app), str(sink), int(incarnation), str(cut)]:
-                return Stamp(app, sink, epoch, incarnation, cut)
+            case [str(app), str(sink), int(incarnation), str(cut), str(form)]:
+                return Stamp(app, sink, epoch, incarnation, cut, form)
     except ValueError:
         pass
     raise DamagedStamp(where)
