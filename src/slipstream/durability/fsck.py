@@ -185,16 +185,24 @@ class _StoreCheck:
                     self._find(f"{layout.LINEAGE}/{name}", f"{found}: a start takes longer")
 
     def _logs(self) -> None:
-        """Every line of every log, and whether they add up to one history."""
-        chain_found = self._examined.chain
-        for number in log_numbers(self._disk):
-            found = chain.scan(read_log(self._disk, number))
-            name = layout.lineage_log(number)
-            if found.end == "hole" or (found.problem and number != max(log_numbers(self._disk))):
+        """Every line of every log that counts, and whether they add up to one history. Of a log that others went on
+        from, what they follow counts, and of one that they passed over, nothing: what is wrong with the rest is what a
+        crash left.
+        """
+        chain_found, numbers = self._examined.chain, log_numbers(self._disk)
+        for number in numbers:
+            raw = read_log(self._disk, number)
+            found, name = chain.scan(raw), layout.lineage_log(number)
+            ended = number < chain_found.tip and raw.startswith(chain_found.logs.get(number, b""))
+            if found.problem is not None and ended:
+                self._tell(name, f"{found.problem}: a crash left it, and it counts for nobody")
+            elif found.end == "hole" or (found.problem and number != max(numbers)):
                 self._find(name, found.problem or "it has a hole")
             elif found.problem is not None:
                 self._tell(name, f"{found.problem}: a crash left it, and what it told of is computed again")
-            if not found.lines:
+            if not found.lines and ended:
+                self._tell(name, "it has no line that can be read: a start was cut short before it began")
+            elif not found.lines:
                 self._find(name, "it has no line that can be read")
             elif found.lines[0].body.get("began") != number:
                 self._find(name, "it is not the log of this incarnation")
@@ -331,11 +339,8 @@ class _StoreCheck:
 
     def _sums(self) -> None:
         """The rows of every view, now and epoch by epoch as far as its history reaches, against the checksums."""
-        totals, problems = read_totals(self._disk)
-        for problem in problems:
-            where, _, what = problem.partition(": ")
-            self._find(where, what)
         self._sum_logs()
+        totals, _ = read_totals(self._disk)
         work = LocalWork(self._store)
         frontier = self._examined.chain.history.frontier
         skipped = {trace for trace, _ in self._local.damaged} | set(self._examined.uncovered)
@@ -349,16 +354,25 @@ class _StoreCheck:
             self._summed(work, trace, known)
 
     def _sum_logs(self) -> None:
-        """Whether each log of checksums is its incarnation's, and the one that must be there is."""
+        """Whether each log of checksums is whole and its incarnation's, and the one that must be there is. At the end of
+        one whose incarnation is over is what a crash left.
+        """
         after = {began.incarnation: began.after for began in self._examined.chain.begins}
         seen: dict[str, int] = {}
         numbers = _sum_logs(self._disk)
         for number in numbers:
             try:
-                lines = chain.scan(self._disk.read(layout.sums_log(number))).lines
+                found = chain.scan(self._disk.read(layout.sums_log(number)))
             except IsADirectoryError:
                 self._find(layout.sums_log(number), "it is a folder")
                 continue
+            lines, ended = found.lines, number < self._examined.chain.tip
+            if found.end == "torn" and lines and ended:
+                self._tell(
+                    layout.sums_log(number), f"{found.problem}: a crash left it, and it counts for nobody"
+                )
+            elif found.problem is not None:
+                self._find(layout.sums_log(number), found.problem)
             if not lines:
                 self._find(layout.sums_log(number), "it is empty")
                 continue

@@ -31,6 +31,9 @@ from slipstream.store.catalog import owner_of
 from slipstream.store.store import Claim, Store, claim_body, claim_store
 
 
+_FEW = 5
+
+
 @dataclass(frozen=True)
 class Repaired:
     """What a repair did, what is left that is wrong, the views that must be computed anew, and why the rest could not
@@ -106,7 +109,19 @@ def _started(
     mended = {each.where for each in before.findings} - {each.where for each in left.findings}
     put_back = sorted(where for where in mended if where.endswith(".json") or where == layout.LOCK)
     did += [f"{where} was put back" for where in put_back]
-    return Repaired(tuple(dict.fromkeys(did)), left, views, refused)
+    passed = sorted(where for where in mended if where.startswith(f"{layout.SUMS}/"))
+    did += [f"{where}: the end that a crash left counts no more" for where in passed]
+    return Repaired(tuple(dict.fromkeys(did)), left, views, refused or _unmended(left))
+
+
+def _unmended(left: Checked) -> str | None:
+    """What a start does not mend, and no copy was found of."""
+    if left.sound:
+        return None
+    where = list(dict.fromkeys(each.where for each in left.findings))
+    few = ", ".join(where[:_FEW])
+    more = f" and {len(where) - _FEW} more" if len(where) > _FEW else ""
+    return f"the app can start, and nobody who was asked has a copy of what is wrong in {few}{more}"
 
 
 def _in_place(store: Store, local: Local, app: str) -> tuple[str, ...]:
