@@ -9,6 +9,7 @@ import pytest
 
 from slipstream.core.clock import ManualClock
 from slipstream.core.errors import NotAReplica, NotAStore, ReplicaTrouble, StoreInUse, WouldLose
+from slipstream.durability.board import PLACES, Replication, read_replication
 from slipstream.durability.checksum import sums_line
 from slipstream.durability.fsck import Checked, Finding, check_replica, check_store
 from slipstream.durability.inbox import look, manifests
@@ -328,6 +329,16 @@ def test_a_torn_log_of_checksums_is_found_until_its_incarnation_is_over(folder: 
     done = repair(folder / "store", [])
     assert done.left.sound
     assert f"{layout.sums_log(2)}: the end that a crash left counts no more" in done.did
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_what_the_agent_said_last_is_put_back_from_its_copy(folder: Path, name: str) -> None:
+    path = folder / "store" / name
+    path.write_bytes(bytes(path.stat().st_size))
+    known = read_replication(Store.at(folder / "store").disk)
+    done = repair(folder / "store", [])
+    assert (done.left.findings, done.did) == ((), (f"{name} was put back",))
+    assert read_replication(Store.at(folder / "store").disk) == known != Replication()
 
 
 def test_a_repair_names_what_it_leaves(folder: Path) -> None:

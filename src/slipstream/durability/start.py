@@ -33,7 +33,14 @@ from slipstream.core.errors import (
     StoreVanished,
 )
 from slipstream.core.settings import Durability
-from slipstream.durability.board import PLACES, Progress, Replication, read_replication, write_replication
+from slipstream.durability.board import (
+    PLACES,
+    Progress,
+    Replication,
+    damaged_place,
+    read_replication,
+    write_replication,
+)
 from slipstream.durability.evidence import Local, Remote
 from slipstream.durability.inbox import PARALLEL, Spoiled, look
 from slipstream.durability.joining import Opener
@@ -160,6 +167,8 @@ def start(
                 claim.owned.remove(name)
         if spoiled:
             write_replication(claim.owned, _doubted(read_replication(store.disk), claim.incarnation, spoiled))
+        elif damaged_place(store.disk):
+            write_replication(claim.owned, read_replication(store.disk))
         writer = claim.begin(identity, plan.chain.lineage, plan.epoch, plan.upto, brought)
         if plan.kind is Kind.START_EMPTY:  # nothing was ever called safe, whatever a replica comes to lose
             write_replication(claim.owned, Replication(incarnation=claim.incarnation))
