@@ -38,6 +38,7 @@ from slipstream.durability.evidence import Local, Remote
 from slipstream.durability.homecoming import all_home, listed_away
 from slipstream.durability.inbox import Enduring, look
 from slipstream.durability.joining import Opener
+from slipstream.durability.losses import lost_of, pasts_of, read_told
 from slipstream.durability.manifest import OWNER, ClaimName, CommitName, Segment, Stored
 from slipstream.durability.recovery import Examined, Kind, decide, examine
 from slipstream.durability.replica import Objects, Replica, checked_body, shown
@@ -54,12 +55,10 @@ from slipstream.store.store import FENCES, Identity, Store, claim_store
 from slipstream.trace import (
     Fence,
     LayerName,
-    cover,
     history_reach,
     is_away,
     open_layer,
     problem_of,
-    readable_from,
 )
 from slipstream.trace.naming import Span
 
@@ -174,6 +173,8 @@ class _StoreCheck:
                 self._find(name, "it cannot be read: it says what was persisted and safe")
         if read_suspects(self._disk) is None:
             self._find(layout.SUSPECTED, "it cannot be read: a start reads every layer whole")
+        if read_told(self._disk) is None:
+            self._find(layout.LOST, "it cannot be read: a start says again what is lost")
         if self._local.restoring is not None:
             self._find(
                 layout.RESTORING, f"a recovery was begun and not finished ({self._local.restoring.said})"
@@ -261,32 +262,16 @@ class _StoreCheck:
         """What held views show, and what views were before they were replaced. That is not on replicas: where nothing
         of it is there, the store may have come back from one.
         """
-        kept, shown = self._examined.chain.history.kept, []
-        for name, view in sorted(catalog.readable.items()):
-            shown += [(name, was.trace, was.since, was.upto, was.last) for was in view.past]
-            if view.held is not None and view.last:
-                shown.append((name, view.trace, view.since, view.last, None))
-        for name, trace, since, upto, last in shown:
-            upto = upto if last is None else min(upto, last)
-            if upto == 0:
-                continue
-            names = [each for each in self._store.valid_layers(trace) if not self._is_damaged(trace, each)]
-            if not self._local.layers.get(trace):
+        for past in pasts_of(catalog):
+            if not self._local.layers.get(past.trace):
                 self._unchecked.append(
-                    f"what '{name}' was up to epoch {upto}: nothing of it is in this store"
+                    f"what '{past.view}' was up to epoch {past.shown}: nothing of it is in this store"
                 )
                 continue
-            try:
-                cover(names, upto, Span.whole())
-            except MissingLayer as missing:
-                self._find(trace, f"{missing}")
-                continue
-            left = readable_from(names, upto, Span.whole())
-            if left > max(since, kept) and upto > kept:
-                begins = max(since, kept)
-                self._find(
-                    trace, f"its history before epoch {left} is missing, and was kept from {begins} on"
-                )
+            there = self._store.valid_layers(past.trace)
+            names = [each for each in there if not self._is_damaged(past.trace, each)]
+            for lost in lost_of(past, names, self._examined.chain.history.kept):
+                self._find(past.trace, str(lost))
 
     def _is_damaged(self, trace: str, name: LayerName) -> bool:
         return (trace, name) in self._local.damaged
@@ -354,8 +339,8 @@ class _StoreCheck:
             self._summed(work, trace, known)
 
     def _sum_logs(self) -> None:
-        """Whether each log of checksums is whole and its incarnation's, and the one that must be there is. At the end of
-        one whose incarnation is over is what a crash left.
+        """Whether each log of checksums is whole and its incarnation's, and the one that must be there is. At the end
+        of one whose incarnation is over is what a crash left.
         """
         after = {began.incarnation: began.after for began in self._examined.chain.begins}
         seen: dict[str, int] = {}
@@ -454,6 +439,7 @@ def _is_known(name: str) -> bool:
             | layout.PROGRESS
             | layout.SUSPECTED
             | layout.AWAY
+            | layout.LOST
             | layout.RESTORING
         ]:
             return True

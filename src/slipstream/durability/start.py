@@ -44,6 +44,7 @@ from slipstream.durability.board import (
 from slipstream.durability.evidence import Local, Remote
 from slipstream.durability.inbox import PARALLEL, Spoiled, look
 from slipstream.durability.joining import Opener
+from slipstream.durability.losses import write_told
 from slipstream.durability.manifest import ClaimName, CommitName
 from slipstream.durability.recovery import Kind, Plan, decide
 from slipstream.durability.replica import Replica, shown
@@ -175,6 +176,7 @@ def start(
         if plan.kind is not Kind.GO_ON or documents.document_problems(store.disk, layout.FORMAT):
             claim.write_identity(identity)
         claim.owned.remove(layout.RESTORING)
+        write_told(claim.owned, plan.pasts)
     lineage = read_lineage(store.disk)
     if (lineage.broken, lineage.history.frontier) != (None, plan.epoch):
         claim.check_ours()  # a successor may have begun meanwhile

@@ -15,6 +15,7 @@
     events/               what engine and agent did, a line an event, bounded in size
     suspected.json        layers that an engine found damaged, and nobody could replace
     away.json             layers that a restore left on a replica
+    lost.json             what a start said to be lost of what views were
     restoring             there while a restore is under way
 
 Names are relative to the store's root and use `/`. What comes from outside (a manifest, a note) is checked by
@@ -40,6 +41,7 @@ PROGRESS = "progress.json"
 EVENTS = "events"
 SUSPECTED = "suspected.json"
 AWAY = "away.json"
+LOST = "lost.json"
 RESTORING = "restoring"
 SPOOL = ".spool"
 REBUILD = ".rebuild"
@@ -60,6 +62,7 @@ OWN = frozenset(
         EVENTS,
         SUSPECTED,
         AWAY,
+        LOST,
         RESTORING,
     ]
 )
