@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from slipstream.core.errors import HeldElsewhere, PastGone
 from slipstream.core.settings import Durability
 from slipstream.durability.fsck import Checked, check_store
 from slipstream.durability.losses import LostPast, read_told, write_told
 from slipstream.durability.recovery import Kind
 from slipstream.durability.repair import repair
 from slipstream.durability.start import Started, plan_start, start
+from slipstream.durability.timetravel import check_there
 from slipstream.store import layout
 from slipstream.store.catalog import Catalog, Generation, HeldSince
 from slipstream.store.store import Store, claim_store
@@ -114,6 +116,66 @@ def test_a_note_of_what_was_lost_goes_with_the_loss(engine: Pretend) -> None:
     write_told(disk, [])
     assert not (engine.root / layout.LOST).exists()
     assert read_told(disk) == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("trace", "asked", "said"),
+    [
+        (WAS, 1, "What 'events' was before its query was replaced at epoch 3 is not in the store"),
+        (
+            MENDED,
+            3,
+            "What 'events' was before it was mended, having been held, at epoch 5 is not in the store",
+        ),
+        (
+            MENDED,
+            4,
+            "What 'events' was before it was mended, having been held, at epoch 5 is not in the store",
+        ),
+    ],
+)
+def test_a_reader_is_told_what_a_view_was_and_when_it_became_another(
+    engine: Pretend, trace: str, asked: int, said: str
+) -> None:
+    check_there(engine.store, "events", asked, None, base=False)
+    remove(engine.root, trace)
+    with pytest.raises(PastGone) as told:
+        check_there(engine.store, "events", asked, None, base=False)
+    assert str(told.value) == (
+        f"{said} '{engine.root}', and epoch {min(asked, 3)} was asked for. It is in the store that it ran in, "
+        f"and never on replicas: it is lost with that store, or damaged, which `slipstream fsck {engine.root}` tells. Epoch 5 and "
+        "later ones can be read."
+    )
+
+
+def test_a_reader_is_told_that_what_a_held_view_shows_is_lost(engine: Pretend) -> None:
+    check_there(engine.store, "held", 6, None, base=False)
+    remove(engine.root, HELD)
+    with pytest.raises(HeldElsewhere, match="'held' is held, and what it showed as of epoch 2 is not in"):
+        check_there(engine.store, "held", 6, None, base=False)
+
+
+def test_of_what_was_let_go_of_a_past_a_reader_is_not_told_that_it_is_lost(engine: Pretend) -> None:
+    """Whoever reads it says what is not there."""
+    engine.keep_from = 3
+    engine.run(1)
+    remove(engine.root, WAS)
+    remove(engine.root, MENDED)
+    check_there(engine.store, "events", 2, None, base=False)
+    with pytest.raises(PastGone):
+        check_there(engine.store, "events", 3, None, base=False)
+
+
+def test_a_view_that_was_held_before_it_had_a_first_row_shows_nothing_and_lacks_nothing(
+    engine: Pretend,
+) -> None:
+    catalog = engine.store.catalog()
+    held = replace(catalog.held["held"], contents={"trace": "traces/none/view-1"}, last=0)
+    engine.claim.write_catalog(replace(catalog, held={"held": held}))
+    check_there(engine.store, "held", 6, None, base=False)
+    check_there(engine.store, "held", 6, 2, base=True)
+    engine.close()
+    assert began(engine.root).said is None
 
 
 def test_fsck_names_the_view_and_the_epochs_and_a_repair_what_it_leaves(engine: Pretend) -> None:

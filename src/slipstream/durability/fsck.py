@@ -454,6 +454,14 @@ def _is_known(name: str) -> bool:
     return False
 
 
+def replica_in(path: str | Path) -> str | None:
+    """The URL of the replica that a folder is; None where it is none."""
+    folder = Path(path).absolute()
+    is_replica = (folder / OWNER).is_file() or (folder / "commits").is_dir()
+    is_store = any((folder / name).exists() for name in (layout.FORMAT, layout.TRACES))
+    return folder.as_uri() if is_replica and not is_store else None
+
+
 def check_replica(url: str, opener: Opener = Replica) -> Checked:
     """Look through a replica. Raises `NotAReplica` where there is nothing, and what storage says where it fails."""
     objects = Enduring(url, opener)
