@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from xxhash import xxh3_64_hexdigest
 
 from slipstream.core.clock import ManualClock
 from slipstream.core.errors import NotAReplica, NotAStore, ReplicaTrouble, StoreInUse, WouldLose
@@ -17,6 +18,7 @@ from slipstream.durability.repair import repair
 from slipstream.durability.replica import Replica
 from slipstream.durability.suspects import read_suspects
 from slipstream.store import chain, layout
+from slipstream.store.records import Computed, Cut
 from slipstream.store.store import Store, claim_body
 from slipstream.testing.damage import Intact, copied, damage, judge, unflushed
 from slipstream.testing.pretend import BAG, KEYED, Pretend, contents, expected
@@ -332,6 +334,47 @@ def test_a_torn_log_of_checksums_is_found_until_its_incarnation_is_over(folder: 
 
 
 @pytest.mark.parametrize("name", PLACES)
+def read_of_a_table(engine: Pretend, epoch: int, *bodies: bytes) -> list[str]:
+    """An epoch that reads a table; the parts."""
+    folder = engine.root / layout.SOURCES / "rates"
+    folder.mkdir(parents=True, exist_ok=True)
+    parts = [f"{epoch:09d}-1-{xxh3_64_hexdigest(body)}.arrow" for body in bodies]
+    for name, body in zip(parts, bodies, strict=True):
+        (folder / name).write_bytes(body)
+    taken = {"read": epoch, "at": 0.0, "rows": 1, "parts": parts, "contents": parts, "schema": {}}
+    engine.lineage.append(Cut(epoch, float(epoch), {"rates": taken, "t": {"appends": [epoch, epoch]}}))
+    layers = engine.write(epoch)
+    engine.lineage.append(Computed(epoch, float(epoch), 0.1, 1, layers=layers, kept=0))
+    engine.epoch = epoch
+    return parts
+
+
+@pytest.mark.parametrize(
+    ("harm", "problem"), [("flipped", "is damaged"), ("cut", "is damaged"), ("gone", "is gone")]
+)
+def test_a_part_that_was_read_of_a_table_is_found_damaged(folder: Path, harm: str, problem: str) -> None:
+    engine = Pretend.start(folder / "store")
+    first = read_of_a_table(engine, EPOCHS + 1, b"some rows", b"others")
+    read_of_a_table(engine, EPOCHS + 2, b"later rows")
+    engine.close()
+    store = folder / "store"
+    assert check_store(store).findings == ()
+    path = store / layout.SOURCES / "rates" / first[1]
+    {"flipped": lambda: flip(path), "cut": lambda: path.write_bytes(b""), "gone": path.unlink}[harm]()
+    where = f"{layout.SOURCES}/rates/{first[1]}"
+    assert found(check_store(store)) == {
+        where: f"it {problem}, and was read of the table 'rates': the next read of that needs it, and so does a view "
+        "that is added"
+    }
+    done = repair(store, [f"file://{folder}/replica"])
+    assert done.refused is not None
+    assert where in done.refused
+    shutil.rmtree(store / layout.SOURCES / "rates")
+    seen = check_store(store)
+    assert seen.findings == ()
+    assert "what was read of the table 'rates': nothing of it is in this store" in seen.unchecked
+
+
 def test_what_the_agent_said_last_is_put_back_from_its_copy(folder: Path, name: str) -> None:
     path = folder / "store" / name
     path.write_bytes(bytes(path.stat().st_size))

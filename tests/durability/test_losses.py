@@ -143,8 +143,8 @@ def test_a_reader_is_told_what_a_view_was_and_when_it_became_another(
         check_there(engine.store, "events", asked, None, base=False)
     assert str(told.value) == (
         f"{said} '{engine.root}', and epoch {min(asked, 3)} was asked for. It is in the store that it ran in, "
-        f"and never on replicas: it is lost with that store, or damaged, which `slipstream fsck {engine.root}` tells. Epoch 5 and "
-        "later ones can be read."
+        f"and never on replicas: it is lost with that store, or damaged, which `slipstream fsck {engine.root}` tells. "
+        "Epoch 5 and later ones can be read."
     )
 
 

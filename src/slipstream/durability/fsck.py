@@ -31,6 +31,8 @@ from slipstream.core.errors import (
     ReplicaTrouble,
     SlipstreamError,
 )
+from slipstream.core.parts import named
+from slipstream.core.parts import problem_of as problem_of_part
 from slipstream.core.settings import Durability
 from slipstream.durability.board import PLACES, decode_replication
 from slipstream.durability.checksum import MODULUS, read_totals
@@ -134,6 +136,7 @@ class _StoreCheck:
         self._fences()
         self._notes()
         self._sums()
+        self._reads()
         self._strays()
         local, history = self._local, self._examined.chain.history
         app = local.identity.app if local.identity is not None else ""
@@ -391,6 +394,30 @@ class _StoreCheck:
         except DamagedLayer as damage:
             self._find(f"{trace}/{damage.layer.filename}", damage.problem)
 
+    def _reads(self) -> None:
+        """What was read of tables: each part that a cut names, against the digest in its name. None of it is on
+        replicas: where nothing of it is there, the store may have come back from one.
+        """
+        parts: dict[str, set[str]] = {}
+        for cut in self._examined.chain.history.cuts:
+            for source, taken in cut.ranges.items():
+                parts.setdefault(source, set()).update(_parts_of(taken))
+        for source, names in sorted(parts.items()):
+            folder = self._store.root / layout.SOURCES / source
+            problems = {name: problem_of_part(folder / name) for name in sorted(names)}
+            if problems and set(problems.values()) == {"is gone"}:
+                self._unchecked.append(
+                    f"what was read of the table '{source}': nothing of it is in this store"
+                )
+                continue
+            for name, problem in problems.items():
+                if problem is not None:
+                    self._find(
+                        f"{layout.SOURCES}/{source}/{name}",
+                        f"it {problem}, and was read of the table '{source}': the next read of that needs it, and so "
+                        "does a view that is added",
+                    )
+
     def _strays(self) -> None:
         root = self._store.root
         self._unchecked += [f"what sources keep ({layout.SOURCES}/)", f"what is told in {layout.EVENTS}/"]
@@ -420,6 +447,14 @@ def claimed_by(disk: Disk, number: int) -> str | None:
 def _sum_logs(disk: Disk) -> list[int]:
     numbers = (layout.log_number(name) for name in disk.list(layout.SUMS))
     return sorted(number for number in numbers if number is not None)
+
+
+def _parts_of(taken: object) -> Iterator[str]:
+    """The parts that a range of a table names."""
+    if isinstance(taken, dict) and "read" in taken:
+        for key in ("parts", "contents"):
+            listed = taken.get(key)
+            yield from (name for name in listed or () if isinstance(name, str) and named(name) is not None)
 
 
 def _walk(root: Path) -> Iterator[Path]:
