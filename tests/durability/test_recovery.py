@@ -10,6 +10,7 @@ import pytest
 from slipstream.core.errors import CannotRecover, OtherApp, OtherReplica, WouldLose
 from slipstream.durability.board import Progress, Replication
 from slipstream.durability.evidence import Commit, Local, Remote, Restoring
+from slipstream.durability.families import families_of, strangers_of
 from slipstream.durability.losses import LostPast
 from slipstream.durability.manifest import CommitName, Kept, Manifest, Stored
 from slipstream.durability.recovery import Kind, Plan, decide, substitutes_for
@@ -389,6 +390,21 @@ def test_layers_that_a_record_does_not_name_are_strangers() -> None:
     assert plan(restored).epoch == 2, (
         "what was brought by an incarnation that did not compute it is not named"
     )
+
+
+def test_what_a_view_held_where_its_history_begins_was_made_by_no_epoch() -> None:
+    """Also of what it was before it was replaced."""
+    records: list[Record] = [Began(1, 0, 0, US.id)]
+    for epoch in (1, 2, 3):
+        named = {T: "another digest", WAS: "another digest"}
+        records += [Cut(epoch, 0.0, {}), Computed(epoch, 0.0, 0.1, 1, layers=named)]
+    past = (Generation(2, 3, schema={}, contents={"trace": WAS}),)
+    catalog = Catalog(views={"v": replace(CATALOG.views["v"], since=2, past=past)})
+    here = {(trace, layer(epoch, epoch)): "digest" for trace in (T, WAS) for epoch in (1, 2, 3)}
+    layers = {trace: tuple(name for at, name in here if at == trace) for trace in (T, WAS)}
+    local = store(log(*records), catalog=catalog, layers=layers, digests=here)
+    (family,) = families_of(local, (), US, overruled=False)
+    assert strangers_of(family, catalog) == {(T, layer(3, 3)), (WAS, layer(3, 3))}
 
 
 def test_f16_history_is_brought_back_too() -> None:
