@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ from slipstream.durability.recovery import Kind
 from slipstream.durability.repair import repair
 from slipstream.durability.start import Started, plan_start, start
 from slipstream.durability.timetravel import check_there
-from slipstream.store import layout
+from slipstream.store import documents, layout
 from slipstream.store.catalog import Catalog, Generation, HeldSince
 from slipstream.store.store import Store, claim_store
 from slipstream.testing.pretend import Pretend, bag_rows
@@ -176,6 +177,23 @@ def test_a_view_that_was_held_before_it_had_a_first_row_shows_nothing_and_lacks_
     check_there(engine.store, "held", 6, 2, base=True)
     engine.close()
     assert began(engine.root).said is None
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"told": 1},
+        {"told": [1]},
+        {"told": ["abcd"]},
+        {"told": [["v", "t", "1", 2]]},
+        {"told": [["v"]]},
+        {"told": [{}]},
+    ],
+)
+def test_a_note_that_says_anything_else_cannot_be_read(engine: Pretend, body: dict[str, Any]) -> None:
+    engine.claim.owned.replace(layout.LOST, documents.encode(body, layout.LOST), flushed=False)
+    assert read_told(engine.store.disk) is None
 
 
 def test_fsck_names_the_view_and_the_epochs_and_a_repair_what_it_leaves(engine: Pretend) -> None:

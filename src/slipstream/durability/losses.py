@@ -131,7 +131,7 @@ def read_told(disk: Disk) -> frozenset[LostPast] | None:
 
 def write_told(disk: WritableDisk, lost: Collection[LostPast]) -> None:
     """Note what a start says to be lost; nothing, where nothing is."""
-    known = read_told(disk)
+    known = read_told(disk) if lost else None
     if lost and (known is None or not all(each.is_in(known) for each in lost)):
         told = [list(astuple(each)) for each in sorted(lost, key=astuple)]
         disk.replace(LOST, documents.encode({"told": told}, LOST), flushed=True)
