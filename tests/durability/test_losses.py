@@ -110,7 +110,7 @@ def test_a_note_of_what_was_lost_goes_with_the_loss(engine: Pretend) -> None:
     disk = engine.claim.owned
     lost = LostPast("events", WAS, 1, 2)
     write_told(disk, [lost])
-    assert read_told(disk) == {lost}
+    assert read_told(disk) == frozenset([lost])
     body = (engine.root / layout.LOST).read_bytes()
     write_told(disk, [LostPast("events", WAS, 2, 2)])
     assert (engine.root / layout.LOST).read_bytes() == body, "that was told"

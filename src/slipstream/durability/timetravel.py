@@ -101,8 +101,6 @@ def _check_stretch(
     """The same of a view as it was from one epoch to another. later: when it became another, and since when it is what
     it is now, if this is its past: that is not on replicas.
     """
-    if entry.last == 0:  # it was held before it had a first row
-        return
     asked = as_of if since is None else since
     if asked < entry.since <= entry.shown(computed_frontier(store.disk)):
         # its layers may reach back further: to where it was computed, but not shown
