@@ -122,16 +122,16 @@ def test_a_note_of_what_was_lost_goes_with_the_loss(engine: Pretend) -> None:
 @pytest.mark.parametrize(
     ("trace", "asked", "said"),
     [
-        (WAS, 1, "What 'events' was before its query was replaced at epoch 3 is not in the store"),
+        (WAS, 1, "What 'events' was before it was computed anew at epoch 3 is not in the store"),
         (
             MENDED,
             3,
-            "What 'events' was before it was mended, having been held, at epoch 5 is not in the store",
+            "What 'events' was before it was computed anew at epoch 5 is not in the store",
         ),
         (
             MENDED,
             4,
-            "What 'events' was before it was mended, having been held, at epoch 5 is not in the store",
+            "What 'events' was before it was computed anew at epoch 5 is not in the store",
         ),
     ],
 )

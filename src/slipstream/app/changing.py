@@ -319,8 +319,10 @@ class Changes:
         before = store.catalog()
         try:
             assembly.join(self._running, changing)
+        except Superseded:
+            raise
         except BaseException as error:
-            if not isinstance(error, Superseded) and _became_another(store, before):
+            if _became_another(store, before):
                 self._half_done = ChangeHalfDone(str(store.root), text_of(error))
                 raise self._half_done from error
             raise

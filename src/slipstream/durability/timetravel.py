@@ -114,8 +114,7 @@ def _check_stretch(
     if later is not None and asked < history.kept:
         return
     if later is not None:
-        held = entry.last is not None
-        raise PastGone(str(store.root), view, asked, *later, held=held, part=bool(names))
+        raise PastGone(str(store.root), view, asked, *later, part=bool(names))
     if entry.last is not None and not _is_there(names, entry.last, None, base=False):
         raise HeldElsewhere(str(store.root), view, entry.last, part=bool(names))
     kept = min(max(history.kept, entry.since), frontier)
