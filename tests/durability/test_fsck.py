@@ -389,6 +389,22 @@ def test_what_the_agent_said_last_is_put_back_from_its_copy(folder: Path, name: 
     assert read_replication(Store.at(folder / "store").disk) == known != Replication()
 
 
+def test_incarnations_that_computed_nothing_have_equal_logs_of_checksums(folder: Path) -> None:
+    for _ in range(2):
+        engine = Pretend.start(folder / "store")
+        engine.agent().hear(engine.run(0))
+        engine.close()
+    logs = [(folder / "store" / layout.sums_log(number)).read_bytes() for number in (3, 4)]
+    assert logs[0] == logs[1]
+    assert check_store(folder / "store").findings == ()
+
+
+def test_a_log_of_checksums_in_the_place_of_anothers_is_found(folder: Path) -> None:
+    first, second = (folder / "store" / layout.sums_log(number) for number in (1, 2))
+    first.write_bytes(second.read_bytes())
+    assert found(check_store(folder / "store")) == {layout.sums_log(2): "it is that of incarnation 1"}
+
+
 def test_a_repair_names_what_it_leaves(folder: Path) -> None:
     """Checksums in the middle of a log are nowhere else, and the app starts without them."""
     log = folder / "store" / layout.sums_log(1)

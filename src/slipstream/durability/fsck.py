@@ -343,7 +343,7 @@ class _StoreCheck:
 
     def _sum_logs(self) -> None:
         """Whether each log of checksums is whole and its incarnation's, and the one that must be there is. At the end
-        of one whose incarnation is over is what a crash left.
+        of one whose incarnation is over is what a crash left. Two that began at one epoch may well be equal.
         """
         after = {began.incarnation: began.after for began in self._examined.chain.begins}
         seen: dict[str, int] = {}
@@ -367,8 +367,9 @@ class _StoreCheck:
             epoch = lines[0].body.get("summed", 0)
             if epoch < after.get(number, 0):
                 self._find(layout.sums_log(number), f"it begins with epoch {epoch}, before its incarnation")
-            if lines[-1].digest in seen:
-                self._find(layout.sums_log(number), f"it is that of incarnation {seen[lines[-1].digest]}")
+            other = seen.get(lines[-1].digest)
+            if other is not None and not epoch == after.get(number) == after.get(other):
+                self._find(layout.sums_log(number), f"it is that of incarnation {other}")
             seen[lines[-1].digest] = number
         progress = self._local.progress
         if progress is not None and progress.incarnation == max(
