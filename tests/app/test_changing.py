@@ -19,6 +19,7 @@ from slipstream.core.errors import (
     NameTaken,
     PastGone,
     ReaderBroken,
+    RecoveryWarning,
     StillRead,
     UnknownView,
     ViewChanged,
@@ -349,7 +350,10 @@ def test_what_is_lost_of_what_a_view_was_is_a_finding_and_is_told(shop: Shop) ->
     assert "what 'sums' was up to epoch 2: nothing of it is in this store" in found.unchecked
     with pytest.raises(PastGone, match="is not in the store"):
         read_view(shop.store, "sums", as_of=1)
-    shop.open()
+    with pytest.warns(RecoveryWarning, match="what 'sums' was from epoch 1 to 2 is lost"):
+        shop.open()
+    shop.app.close()
+    shop.open()  # it was told
 
 
 def test_a_view_cannot_come_to_read_itself(shop: Shop) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
@@ -29,6 +30,7 @@ from slipstream.core.errors import (
     HeldElsewhere,
     HeldWarning,
     HoldNeedsInput,
+    RecoveryWarning,
     UnknownView,
 )
 from slipstream.durability.fsck import check_store
@@ -609,10 +611,14 @@ def test_what_is_lost_of_a_held_view_is_a_finding_and_is_told(shop: Shop) -> Non
     found = check_store(shop.store)
     assert found.findings == ()
     assert "what 'parts' was up to epoch 1: nothing of it is in this store" in found.unchecked
-    for _ in range(2):
+    for told in (True, False):
         with pytest.raises(HeldElsewhere, match="what it showed as of epoch 1 is not in the store"):
             read_view(shop.store, "parts")
-        shop.open()  # a start does not make it an empty view
+        with warnings.catch_warnings(record=True) as said:  # a start does not make it an empty view
+            warnings.simplefilter("always", RecoveryWarning)
+            shop.open()
+        lost = [each for each in said if "what 'parts' was at epoch 1 is lost" in str(each.message)]
+        assert bool(lost) == told, "once"
         shop.three()
         shop.run()
         shop.check("sums")

@@ -73,6 +73,22 @@ def test_a_path_that_is_no_store_is_named_as_what_it_is(
         )
 
 
+def test_the_folder_of_a_replica_is_checked_as_one(
+    store: Path, tmp_path: Path, code: Code, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "the other replica"
+    (tmp_path / "replica").rename(folder)
+    assert code("fsck", folder) == FINE
+    told = capsys.readouterr().out
+    assert "objects: sound" in told
+    assert "nobody's" not in told
+    assert code("fsck", folder, "--repair") == FOUND
+    assert "a replica is repaired by the running app" in capsys.readouterr().err
+    (folder / "owner.json").unlink()
+    assert code("fsck", folder) == FOUND
+    assert "owner.json: it is missing" in capsys.readouterr().out
+
+
 def test_a_file_in_the_place_of_a_store_is_no_new_app(
     tmp_path: Path, code: Code, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -42,6 +42,7 @@ IN_A_TAKEOVER = "store.before_takeover"
 
 ELSEWHERE = (
     "epoch.",
+    "hold.",
     "layer.",
     "upkeep.",
     "store.before_claim",

@@ -6,9 +6,11 @@ import shutil
 from pathlib import Path
 
 import pytest
+from xxhash import xxh3_64_hexdigest
 
 from slipstream.core.clock import ManualClock
 from slipstream.core.errors import NotAReplica, NotAStore, ReplicaTrouble, StoreInUse, WouldLose
+from slipstream.durability.board import PLACES, Replication, read_replication
 from slipstream.durability.checksum import sums_line
 from slipstream.durability.fsck import Checked, Finding, check_replica, check_store
 from slipstream.durability.inbox import look, manifests
@@ -16,7 +18,8 @@ from slipstream.durability.repair import repair
 from slipstream.durability.replica import Replica
 from slipstream.durability.suspects import read_suspects
 from slipstream.store import chain, layout
-from slipstream.store.store import Store
+from slipstream.store.records import Computed, Cut
+from slipstream.store.store import Store, claim_body
 from slipstream.testing.damage import Intact, copied, damage, judge, unflushed
 from slipstream.testing.pretend import BAG, KEYED, Pretend, contents, expected
 from slipstream.trace import list_layers
@@ -251,6 +254,168 @@ def test_what_is_only_worth_knowing_is_told(folder: Path) -> None:
     (store / layout.FORMAT).chmod(0o644)
     told = {each.where: each.what for each in check_store(store).told}
     assert told[str(store)] == "it may be read by others than its owner"
+
+
+TORN = {
+    "cut": b'0123456789abcdef {"comp',
+    "zeros": bytes(300),
+    "a line of zeros": bytes(300) + b"\n",
+    "a page of zeros and a line": bytes(300) + b"\n" + chain.encode(chain.START, {"a": 1})[1],
+}
+
+
+@pytest.mark.parametrize("tail", TORN)
+def test_what_a_power_cut_left_past_the_line_that_a_later_log_follows_is_only_told(
+    folder: Path, tail: str
+) -> None:
+    """Of a store that started since, caught up and was closed."""
+    store = folder / "store"
+    torn = (layout.lineage_log(2), layout.sums_log(2))
+    for name in torn:
+        with (store / name).open("ab") as file:
+            file.write(TORN[tail])
+    engine = Pretend.start(store)
+    engine.agent().all(engine.run(2))
+    engine.close()
+    seen = check_store(store)
+    assert (seen.findings, seen.epoch, seen.recoverable) == ((), EPOCHS + 2, EPOCHS + 2)
+    told = {each.where: each.what for each in seen.told}
+    assert all(told[name].endswith("a crash left it, and it counts for nobody") for name in torn)
+    assert repair(store, []).did == ()
+    assert contents(store, BAG, EPOCHS + 2) == expected(BAG, EPOCHS + 2)
+
+
+def test_lines_with_a_hole_that_nobody_follows_are_only_told(folder: Path) -> None:
+    """The pages of a tail that was not flushed are on disk or not, each by itself."""
+    store, log = folder / "store", folder / "store" / layout.lineage_log(2)
+    digest = log.read_bytes().splitlines()[-1][:16].decode()
+    lines = []
+    for number in range(4):
+        digest, line = chain.encode(digest, {"cut": EPOCHS + 1 + number, "clock": 0.0, "ranges": {}})
+        lines.append(line)
+    log.write_bytes(log.read_bytes() + bytes(len(lines[0])) + b"".join(lines[1:]))
+    Pretend.start(store).close()
+    seen = check_store(store)
+    assert seen.findings == ()
+    assert layout.lineage_log(2) in {each.where for each in seen.told}
+
+
+def test_a_start_that_was_cut_short_before_its_first_line_is_only_told(folder: Path) -> None:
+    store = folder / "store"
+    (store / layout.lineage_log(3)).touch()
+    (store / layout.claim_of(3)).write_bytes(claim_body("pretend"))
+    Pretend.start(store).close()
+    seen = check_store(store)
+    assert (seen.findings, Store.at(store).last_incarnation()) == ((), 4)
+    assert layout.lineage_log(3) in {each.where for each in seen.told}
+
+
+@pytest.mark.parametrize("harm", ["cut", "flipped"])
+def test_a_log_that_lacks_the_line_that_a_later_one_follows_is_found(folder: Path, harm: str) -> None:
+    log = folder / "store" / layout.lineage_log(1)
+    raw = log.read_bytes()
+    log.write_bytes(raw[:-5] if harm == "cut" else raw[:-30] + bytes([raw[-30] ^ 1]) + raw[-29:])
+    seen = check_store(folder / "store")
+    assert layout.lineage_log(1) in found(seen)
+    done = repair(folder / "store", [])
+    assert done.refused is not None
+    assert repair(folder / "store", [f"file://{folder}/replica"]).left.sound
+
+
+def test_a_torn_log_of_checksums_is_found_until_its_incarnation_is_over(folder: Path) -> None:
+    log = folder / "store" / layout.sums_log(2)
+    log.write_bytes(log.read_bytes() + b"half a li")
+    assert found(check_store(folder / "store")) == {
+        layout.sums_log(2): f"the last line is cut short, at byte {log.stat().st_size - 9}"
+    }
+    done = repair(folder / "store", [])
+    assert done.left.sound
+    assert f"{layout.sums_log(2)}: the end that a crash left counts no more" in done.did
+
+
+@pytest.mark.parametrize("name", PLACES)
+def read_of_a_table(engine: Pretend, epoch: int, *bodies: bytes) -> list[str]:
+    """An epoch that reads a table; the parts."""
+    folder = engine.root / layout.SOURCES / "rates"
+    folder.mkdir(parents=True, exist_ok=True)
+    parts = [f"{epoch:09d}-1-{xxh3_64_hexdigest(body)}.arrow" for body in bodies]
+    for name, body in zip(parts, bodies, strict=True):
+        (folder / name).write_bytes(body)
+    taken = {"read": epoch, "at": 0.0, "rows": 1, "parts": parts, "contents": parts, "schema": {}}
+    engine.lineage.append(Cut(epoch, float(epoch), {"rates": taken, "t": {"appends": [epoch, epoch]}}))
+    layers = engine.write(epoch)
+    engine.lineage.append(Computed(epoch, float(epoch), 0.1, 1, layers=layers, kept=0))
+    engine.epoch = epoch
+    return parts
+
+
+@pytest.mark.parametrize(
+    ("harm", "problem"), [("flipped", "is damaged"), ("cut", "is damaged"), ("gone", "is gone")]
+)
+def test_a_part_that_was_read_of_a_table_is_found_damaged(folder: Path, harm: str, problem: str) -> None:
+    engine = Pretend.start(folder / "store")
+    first = read_of_a_table(engine, EPOCHS + 1, b"some rows", b"others")
+    read_of_a_table(engine, EPOCHS + 2, b"later rows")
+    engine.close()
+    store = folder / "store"
+    assert check_store(store).findings == ()
+    path = store / layout.SOURCES / "rates" / first[1]
+    if harm == "flipped":
+        flip(path)
+    elif harm == "cut":
+        path.write_bytes(b"")
+    else:
+        path.unlink()
+    where = f"{layout.SOURCES}/rates/{first[1]}"
+    assert found(check_store(store)) == {
+        where: f"it {problem}, and was read of the table 'rates': the next read of that needs it, and so does a view "
+        "that is added"
+    }
+    done = repair(store, [f"file://{folder}/replica"])
+    assert done.refused is not None
+    assert where in done.refused
+    shutil.rmtree(store / layout.SOURCES / "rates")
+    seen = check_store(store)
+    assert seen.findings == ()
+    assert "what was read of the table 'rates': nothing of it is in this store" in seen.unchecked
+
+
+def test_what_the_agent_said_last_is_put_back_from_its_copy(folder: Path, name: str) -> None:
+    path = folder / "store" / name
+    path.write_bytes(bytes(path.stat().st_size))
+    known = read_replication(Store.at(folder / "store").disk)
+    done = repair(folder / "store", [])
+    assert (done.left.findings, done.did) == ((), (f"{name} was put back",))
+    assert read_replication(Store.at(folder / "store").disk) == known != Replication()
+
+
+def test_incarnations_that_computed_nothing_have_equal_logs_of_checksums(folder: Path) -> None:
+    for _ in range(2):
+        engine = Pretend.start(folder / "store")
+        engine.agent().hear(engine.run(0))
+        engine.close()
+    logs = [(folder / "store" / layout.sums_log(number)).read_bytes() for number in (3, 4)]
+    assert logs[0] == logs[1]
+    assert check_store(folder / "store").findings == ()
+
+
+def test_a_log_of_checksums_in_the_place_of_anothers_is_found(folder: Path) -> None:
+    first, second = (folder / "store" / layout.sums_log(number) for number in (1, 2))
+    first.write_bytes(second.read_bytes())
+    assert found(check_store(folder / "store")) == {layout.sums_log(2): "it is that of incarnation 1"}
+
+
+def test_a_repair_names_what_it_leaves(folder: Path) -> None:
+    """Checksums in the middle of a log are nowhere else, and the app starts without them."""
+    log = folder / "store" / layout.sums_log(1)
+    lines = log.read_bytes().splitlines(keepends=True)
+    lines[0] = lines[0][:20] + bytes([lines[0][20] ^ 1]) + lines[0][21:]
+    log.write_bytes(b"".join([*lines, *lines[1:]]))
+    done = repair(folder / "store", [f"file://{folder}/replica"])
+    left = {each.where for each in done.left.findings}
+    assert layout.sums_log(1) in left
+    assert done.refused is not None
+    assert layout.sums_log(1) in done.refused
 
 
 def test_a_layer_that_is_whole_and_not_its_epochs_is_found(folder: Path) -> None:

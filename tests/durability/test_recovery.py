@@ -10,11 +10,13 @@ import pytest
 from slipstream.core.errors import CannotRecover, OtherApp, OtherReplica, WouldLose
 from slipstream.durability.board import Progress, Replication
 from slipstream.durability.evidence import Commit, Local, Remote, Restoring
+from slipstream.durability.families import families_of, strangers_of
+from slipstream.durability.losses import LostPast
 from slipstream.durability.manifest import CommitName, Kept, Manifest, Stored
 from slipstream.durability.recovery import Kind, Plan, decide, substitutes_for
 from slipstream.durability.splice import Chain, splice
 from slipstream.store import chain
-from slipstream.store.catalog import Catalog, ViewEntry
+from slipstream.store.catalog import Catalog, Generation, HeldSince, ViewEntry
 from slipstream.store.records import Began, Computed, Cut, Record, encode_record
 from slipstream.store.store import Identity
 from slipstream.trace import PLACES, Fence, LayerName
@@ -158,7 +160,7 @@ def test_a_lost_newest_layer_steps_back_and_computes_the_rest_as_it_was_cut() ->
     assert (made.kind, made.epoch, made.upto) == (Kind.STEP_BACK, 2, 3)
     assert made.drop == ((T, layer(3, 3)),)
     assert made.why == (
-        "1 damaged layer(s) were dropped",
+        "1 damaged layer(s) of 'v' were dropped",
         "epochs 3 to 3 are computed again, from the same input",
     )
 
@@ -390,6 +392,21 @@ def test_layers_that_a_record_does_not_name_are_strangers() -> None:
     )
 
 
+def test_what_a_view_held_where_its_history_begins_was_made_by_no_epoch() -> None:
+    """Also of what it was before it was replaced."""
+    records: list[Record] = [Began(1, 0, 0, US.id)]
+    for epoch in (1, 2, 3):
+        named = {T: "another digest", WAS: "another digest"}
+        records += [Cut(epoch, 0.0, {}), Computed(epoch, 0.0, 0.1, 1, layers=named)]
+    past = (Generation(2, 3, schema={}, contents={"trace": WAS}),)
+    catalog = Catalog(views={"v": replace(CATALOG.views["v"], since=2, past=past)})
+    here = {(trace, layer(epoch, epoch)): "digest" for trace in (T, WAS) for epoch in (1, 2, 3)}
+    layers = {trace: tuple(name for at, name in here if at == trace) for trace in (T, WAS)}
+    local = store(log(*records), catalog=catalog, layers=layers, digests=here)
+    (family,) = families_of(local, (), US, overruled=False)
+    assert strangers_of(family, catalog) == {(T, layer(3, 3)), (WAS, layer(3, 3))}
+
+
 def test_f16_history_is_brought_back_too() -> None:
     local = store(lineage(3), layer(1, 3, "flat"), layer(3, 3))
     made = plan(local, remote("a", 3, SINGLES, lineage(3)))
@@ -431,6 +448,88 @@ def test_the_history_of_a_view_begins_where_it_was_computed_anew() -> None:
     local = store(lineage(3, kept=0), layer(1, 2, "flat"), layer(3, 3), catalog=anew)
     assert plan(local).why == ()
     assert plan(replace(local, catalog=CATALOG)).why != ()
+
+
+WAS = "traces/v/was"
+HELD = ViewEntry(
+    schema={}, fingerprint="h", contents={"trace": "traces/h/t"}, traces=(), held=HeldSince(1, "why"), last=1
+)
+
+
+def changed(**more: object) -> Local:
+    """A store of three epochs whose view was another up to epoch 2, and of another that is held since epoch 1."""
+    was = Generation(0, 2, schema={}, contents={"trace": WAS})
+    catalog = Catalog(views={"v": replace(CATALOG.views["v"], since=3, past=(was,))}, held={"h": HELD})
+    layers = {T: (layer(1, 3, "flat"),), WAS: tuple(SINGLES[:2]), "traces/h/t": (SINGLES[0],)}
+    return store(lineage(3, kept=0), catalog=catalog, layers={**layers, **more})
+
+
+def lost(view: str, trace: str, first: int, last: int) -> LostPast:
+    return LostPast(view, trace, first, last)
+
+
+@pytest.mark.parametrize(
+    ("gone", "said"),
+    [
+        ({}, ()),
+        ({WAS: ()}, (lost("v", WAS, 1, 2),)),
+        ({WAS: (layer(2, 2),)}, (lost("v", WAS, 1, 2),)),
+        ({WAS: (layer(1, 1),)}, (lost("v", WAS, 2, 2),)),
+        ({WAS: (layer(1, 2, "flat"), layer(2, 2))}, (lost("v", WAS, 1, 1),)),
+        ({"traces/h/t": ()}, (lost("h", "traces/h/t", 1, 1),)),
+        ({WAS: (), "traces/h/t": ()}, (lost("h", "traces/h/t", 1, 1), lost("v", WAS, 1, 2))),
+    ],
+)
+def test_what_is_lost_of_what_views_were_is_told_once_and_keeps_nobody_from_going_on(
+    gone: dict[str, tuple[LayerName, ...]], said: tuple[LostPast, ...]
+) -> None:
+    local = changed(**gone)
+    made = plan(local)
+    assert (made.kind, made.epoch, set(made.pasts)) == (Kind.GO_ON, 3, set(said))
+    assert set(made.why) == set(map(str, said))
+    again = plan(replace(local, told=frozenset(said)))
+    assert (again.pasts, again.why) == (made.pasts, ())
+
+
+def test_more_that_is_lost_than_was_told_is_told() -> None:
+    local = changed(**{WAS: ()})
+    assert plan(replace(local, told=frozenset([lost("v", WAS, 1, 1)]))).why == (
+        "what 'v' was from epoch 1 to 2 is lost: it is in the store that it ran in, never on replicas",
+    )
+    assert plan(replace(local, told=frozenset([lost("v", WAS, 0, 2)]))).why == ()
+
+
+def test_what_was_let_go_of_what_a_view_was_is_not_missed() -> None:
+    local = changed(**{WAS: ()})
+    let_go = store(lineage(3, kept=3), catalog=local.catalog, layers={**local.layers, "traces/h/t": ()})
+    assert plan(let_go).pasts == (lost("h", "traces/h/t", 1, 1),), "what a held view shows is kept"
+    partly = store(lineage(3, kept=2), catalog=local.catalog, layers=local.layers)
+    assert plan(partly).pasts == (lost("v", WAS, 2, 2),)
+
+
+def test_what_a_held_view_shows_is_not_missed_where_it_is_computed_anew() -> None:
+    local = changed(**{"traces/h/t": ()})
+    assert decide(local, (), app="shop", rebuild=["h"]).pasts == ()
+
+
+def test_a_store_that_comes_back_from_a_replica_says_what_views_were_is_lost() -> None:
+    catalog = changed().catalog
+    a = remote("a", 3, [layer(1, 3, "flat")], lineage(3, kept=0))
+    a = replace(a, commits=tuple(replace(each, catalog=catalog) for each in a.commits))
+    made = plan(GONE, a)
+    assert made.kind is Kind.RESTORE
+    assert set(made.pasts) == {lost("v", WAS, 1, 2), lost("h", "traces/h/t", 1, 1)}
+    assert {str(each) for each in made.pasts} <= set(made.why)
+
+
+def test_a_damaged_layer_of_what_a_view_was_is_dropped_and_told_whose_it_was() -> None:
+    local = replace(changed(**{WAS: (layer(1, 1),)}), damaged={(WAS, layer(2, 2)): "flipped"})
+    made = plan(local)
+    assert made.drop == ((WAS, layer(2, 2)),)
+    assert made.why == (
+        "1 damaged layer(s) of 'v' were dropped",
+        "what 'v' was at epoch 2 is lost: it is in the store that it ran in, never on replicas",
+    )
 
 
 def test_what_was_let_go_by_records_that_do_not_count_any_more_is_not_missed() -> None:

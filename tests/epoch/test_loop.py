@@ -629,6 +629,19 @@ def test_input_is_forgotten_once_it_is_safe_on_our_own_replicas(engine: Callable
     assert source.forgotten == [["a"], ["b"]]
 
 
+def test_a_source_that_came_with_a_change_forgets_what_is_safe(engine: Callable[..., Engine]) -> None:
+    it = engine()
+    first, later = Source("a", forgets_each=True), Source("b", "c", forgets_each=True)
+    loop = it.begin({"t": first}, durability=Durability(("a",)), forgetting=True)
+    loop.run("caught_up")
+    inputs = {"t": first, "u": later}
+    budgets = {name: Budget.start("rows", 1.0) for name in inputs}
+    loop.change(it.job, inputs, budgets, {}, begins=False, due=False)
+    it.watching.said = Replication(replicas={"a": Progress(2)}, incarnation=1)
+    loop.run("caught_up")
+    assert (first.forgotten, later.forgotten) == ([["a"]], [["b"]])
+
+
 def test_input_that_becomes_safe_while_there_is_none_is_forgotten_too(engine: Callable[..., Engine]) -> None:
     it = engine()
     source = Source("a", "b", forgets_each=True)

@@ -37,3 +37,12 @@ def test_what_stands_for_epochs_before_a_source_came_is_on_disk(
     assert (name.lo, name.hi, name.kind) == (1, 7, "flat")
     assert folder in flushed
     assert any(path.parent == folder for path in flushed)
+
+
+def test_before_the_first_epoch_there_is_nothing_to_stand_for(tmp_path: Path) -> None:
+    """A layer that begins after it ends is none."""
+    rejects = {
+        "new": Rejects("traces/new_rejected/rows", pa.schema({"reason": pa.string()}), lambda _: pa.table({}))
+    }
+    begin_rejects(tmp_path, 1, rejects, set(), 0)
+    assert list(tmp_path.iterdir()) == []

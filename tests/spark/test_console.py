@@ -52,6 +52,18 @@ def test_noise_is_left_out_and_the_rest_kept() -> None:
     assert list(useful(lines, lambda event: None)) == ["a\n", *FAILURE, "WARNING: of a UDF\n", "b\n"]
 
 
+@pytest.mark.parametrize(
+    "traceback",
+    [
+        [GOODBYE[0], '  File "udf.py", line 1, in f\n', GOODBYE[2]],
+        [*GOODBYE[:2], "ValueError: no\n"],
+    ],
+    ids=["of a UDF that writes to a pipe", "of a worker that fails otherwise"],
+)
+def test_a_traceback_that_is_no_goodbye_of_a_worker_is_kept(traceback: list[str]) -> None:
+    assert list(useful([*traceback, "b\n"], lambda event: None)) == [*traceback, "b\n"]
+
+
 def test_a_traceback_at_the_end_is_kept() -> None:
     assert list(useful(["a\n", *FAILURE[:2]], lambda event: None)) == ["a\n", *FAILURE[:2]]
 

@@ -27,7 +27,14 @@ from slipstream.app.assembly import Assembly, Changing, Running
 from slipstream.app.holding import Fault, Pauses, faults_of, told
 from slipstream.core.clock import Clock
 from slipstream.core.crashing import crash_point, crash_points
-from slipstream.core.errors import ChangeFailed, ChangeHalfDone, EpochFailed, SlipstreamError, listed
+from slipstream.core.errors import (
+    ChangeFailed,
+    ChangeHalfDone,
+    EpochFailed,
+    SlipstreamError,
+    Superseded,
+    listed,
+)
 from slipstream.epoch.loop import HELD, JOINED
 from slipstream.spark.jvm import text_of
 from slipstream.spark.session import BACKFILL_POOL, EPOCH_POOL
@@ -312,6 +319,8 @@ class Changes:
         before = store.catalog()
         try:
             assembly.join(self._running, changing)
+        except Superseded:
+            raise
         except BaseException as error:
             if _became_another(store, before):
                 self._half_done = ChangeHalfDone(str(store.root), text_of(error))

@@ -135,7 +135,7 @@ def drill(
 
 def fsck(
     target: Annotated[
-        str, typer.Argument(metavar="STORE|REPLICA", help="A store's folder, or a replica's URL.")
+        str, typer.Argument(metavar="STORE|REPLICA", help="A store's folder, or a replica's URL or folder.")
     ],
     repair: Annotated[
         bool, typer.Option("--repair", help="Put right what can be put right, and say what was done.")
@@ -152,16 +152,17 @@ def fsck(
 
     Example: [bold]slipstream fsck ./shop --repair[/]
     """
-    from slipstream.durability.fsck import check_replica, check_store
+    from slipstream.durability.fsck import check_replica, check_store, replica_in
     from slipstream.durability.repair import Repaired
     from slipstream.durability.repair import repair as repaired
 
-    if repair and "://" in target:
+    url = target if "://" in target else replica_in(target)
+    if repair and url is not None:
         raise typer.BadParameter("a replica is repaired by the running app; --repair is for a store")
     if repair:
         done = repaired(target, source or _replicas_of(Path(target)))
     else:
-        done = Repaired((), check_replica(target) if "://" in target else check_store(target))
+        done = Repaired((), check_store(target) if url is None else check_replica(url))
     seen = done.left
     if as_json:
         mended = {"did": done.did, "rebuild": done.rebuild, "refused": done.refused} if repair else {}

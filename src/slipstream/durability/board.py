@@ -11,7 +11,8 @@ time writes, with no lock held, until nothing newer is there to be written. A wr
 next. Where a later incarnation has the store, nothing is written: what is said there is its own.
 
 A start writes it too, before there is an agent: of a new store, that nothing was ever called safe; and which objects of
-a replica were found not to be what was written (`spoiled`). Nothing is durable there until these are sent again.
+a replica were found not to be what was written (`spoiled`). Nothing is durable there until these are sent again. Of
+two copies of which a power cut left one, it puts the other back.
 
 `safe` only grows within an incarnation, whatever happens to a replica: it is what users were told. What was known
 before counts up to the epoch at which this incarnation began.
@@ -144,6 +145,12 @@ def safe_epoch(durable: list[int], safe_on: int) -> int:
 def read_replication(disk: Disk) -> Replication:
     """What the agent said last; nothing where there never was one, or where that cannot be read."""
     return next((found for name in PLACES if (found := _said(disk, name)) is not None), Replication())
+
+
+def damaged_place(disk: Disk) -> bool:
+    """Whether one copy of what the agent said last cannot be read, and the other can."""
+    said = [_said(disk, name) is not None for name in PLACES if disk.exists(name)]
+    return any(said) and not all(said)
 
 
 def _said(disk: Disk, name: str) -> Replication | None:

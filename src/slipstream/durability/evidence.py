@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from slipstream.durability.board import Replication
+from slipstream.durability.losses import LostPast
 from slipstream.durability.manifest import CommitName, Kept, Manifest, Stored
 from slipstream.durability.splice import Chain, Copies
 from slipstream.store.catalog import Catalog
@@ -34,7 +35,8 @@ class Local:
     """What is left of a store. copies: its logs; None where its chain is known to be whole, and was read from its base.
     layers: the sound ones that no fence bars; damaged: the others, and what is wrong with each. digests: of sound
     layers, as far as they matter. documents: what is wrong with either copy of a document. progress: what the agent
-    said last, None if it cannot be read. life: whether there is anything that a new store would not have.
+    said last, None if it cannot be read. told: what a start has said to be lost of what views were. life: whether there
+    is anything that a new store would not have.
     """
 
     root: str
@@ -49,6 +51,7 @@ class Local:
     documents: tuple[str, ...] = ()
     progress: Replication | None = field(default_factory=Replication)
     restoring: Restoring | None = None
+    told: frozenset[LostPast] = frozenset()
     life: bool = False
 
 

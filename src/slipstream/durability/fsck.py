@@ -31,6 +31,8 @@ from slipstream.core.errors import (
     ReplicaTrouble,
     SlipstreamError,
 )
+from slipstream.core.parts import named
+from slipstream.core.parts import problem_of as problem_of_part
 from slipstream.core.settings import Durability
 from slipstream.durability.board import PLACES, decode_replication
 from slipstream.durability.checksum import MODULUS, read_totals
@@ -38,6 +40,7 @@ from slipstream.durability.evidence import Local, Remote
 from slipstream.durability.homecoming import all_home, listed_away
 from slipstream.durability.inbox import Enduring, look
 from slipstream.durability.joining import Opener
+from slipstream.durability.losses import lost_of, pasts_of, read_told
 from slipstream.durability.manifest import OWNER, ClaimName, CommitName, Segment, Stored
 from slipstream.durability.recovery import Examined, Kind, decide, examine
 from slipstream.durability.replica import Objects, Replica, checked_body, shown
@@ -54,12 +57,10 @@ from slipstream.store.store import FENCES, Identity, Store, claim_store
 from slipstream.trace import (
     Fence,
     LayerName,
-    cover,
     history_reach,
     is_away,
     open_layer,
     problem_of,
-    readable_from,
 )
 from slipstream.trace.naming import Span
 
@@ -135,6 +136,7 @@ class _StoreCheck:
         self._fences()
         self._notes()
         self._sums()
+        self._reads()
         self._strays()
         local, history = self._local, self._examined.chain.history
         app = local.identity.app if local.identity is not None else ""
@@ -174,6 +176,8 @@ class _StoreCheck:
                 self._find(name, "it cannot be read: it says what was persisted and safe")
         if read_suspects(self._disk) is None:
             self._find(layout.SUSPECTED, "it cannot be read: a start reads every layer whole")
+        if read_told(self._disk) is None:
+            self._find(layout.LOST, "it cannot be read: a start says again what is lost")
         if self._local.restoring is not None:
             self._find(
                 layout.RESTORING, f"a recovery was begun and not finished ({self._local.restoring.said})"
@@ -185,16 +189,24 @@ class _StoreCheck:
                     self._find(f"{layout.LINEAGE}/{name}", f"{found}: a start takes longer")
 
     def _logs(self) -> None:
-        """Every line of every log, and whether they add up to one history."""
-        chain_found = self._examined.chain
-        for number in log_numbers(self._disk):
-            found = chain.scan(read_log(self._disk, number))
-            name = layout.lineage_log(number)
-            if found.end == "hole" or (found.problem and number != max(log_numbers(self._disk))):
+        """Every line of every log that counts, and whether they add up to one history. Of a log that others went on
+        from, what they follow counts, and of one that they passed over, nothing: what is wrong with the rest is what a
+        crash left.
+        """
+        chain_found, numbers = self._examined.chain, log_numbers(self._disk)
+        for number in numbers:
+            raw = read_log(self._disk, number)
+            found, name = chain.scan(raw), layout.lineage_log(number)
+            ended = number < chain_found.tip and raw.startswith(chain_found.logs.get(number, b""))
+            if found.problem is not None and ended:
+                self._tell(name, f"{found.problem}: a crash left it, and it counts for nobody")
+            elif found.end == "hole" or (found.problem and number != max(numbers)):
                 self._find(name, found.problem or "it has a hole")
             elif found.problem is not None:
                 self._tell(name, f"{found.problem}: a crash left it, and what it told of is computed again")
-            if not found.lines:
+            if not found.lines and ended:
+                self._tell(name, "it has no line that can be read: a start was cut short before it began")
+            elif not found.lines:
                 self._find(name, "it has no line that can be read")
             elif found.lines[0].body.get("began") != number:
                 self._find(name, "it is not the log of this incarnation")
@@ -253,32 +265,16 @@ class _StoreCheck:
         """What held views show, and what views were before they were replaced. That is not on replicas: where nothing
         of it is there, the store may have come back from one.
         """
-        kept, shown = self._examined.chain.history.kept, []
-        for name, view in sorted(catalog.readable.items()):
-            shown += [(name, was.trace, was.since, was.upto, was.last) for was in view.past]
-            if view.held is not None and view.last:
-                shown.append((name, view.trace, view.since, view.last, None))
-        for name, trace, since, upto, last in shown:
-            upto = upto if last is None else min(upto, last)
-            if upto == 0:
-                continue
-            names = [each for each in self._store.valid_layers(trace) if not self._is_damaged(trace, each)]
-            if not self._local.layers.get(trace):
+        for past in pasts_of(catalog):
+            if not self._local.layers.get(past.trace):
                 self._unchecked.append(
-                    f"what '{name}' was up to epoch {upto}: nothing of it is in this store"
+                    f"what '{past.view}' was up to epoch {past.shown}: nothing of it is in this store"
                 )
                 continue
-            try:
-                cover(names, upto, Span.whole())
-            except MissingLayer as missing:
-                self._find(trace, f"{missing}")
-                continue
-            left = readable_from(names, upto, Span.whole())
-            if left > max(since, kept) and upto > kept:
-                begins = max(since, kept)
-                self._find(
-                    trace, f"its history before epoch {left} is missing, and was kept from {begins} on"
-                )
+            there = self._store.valid_layers(past.trace)
+            names = [each for each in there if not self._is_damaged(past.trace, each)]
+            for lost in lost_of(past, names, self._examined.chain.history.kept):
+                self._find(past.trace, str(lost))
 
     def _is_damaged(self, trace: str, name: LayerName) -> bool:
         return (trace, name) in self._local.damaged
@@ -331,11 +327,8 @@ class _StoreCheck:
 
     def _sums(self) -> None:
         """The rows of every view, now and epoch by epoch as far as its history reaches, against the checksums."""
-        totals, problems = read_totals(self._disk)
-        for problem in problems:
-            where, _, what = problem.partition(": ")
-            self._find(where, what)
         self._sum_logs()
+        totals, _ = read_totals(self._disk)
         work = LocalWork(self._store)
         frontier = self._examined.chain.history.frontier
         skipped = {trace for trace, _ in self._local.damaged} | set(self._examined.uncovered)
@@ -349,24 +342,34 @@ class _StoreCheck:
             self._summed(work, trace, known)
 
     def _sum_logs(self) -> None:
-        """Whether each log of checksums is its incarnation's, and the one that must be there is."""
+        """Whether each log of checksums is whole and its incarnation's, and the one that must be there is. At the end
+        of one whose incarnation is over is what a crash left. Two that began at one epoch may well be equal.
+        """
         after = {began.incarnation: began.after for began in self._examined.chain.begins}
         seen: dict[str, int] = {}
         numbers = _sum_logs(self._disk)
         for number in numbers:
             try:
-                lines = chain.scan(self._disk.read(layout.sums_log(number))).lines
+                found = chain.scan(self._disk.read(layout.sums_log(number)))
             except IsADirectoryError:
                 self._find(layout.sums_log(number), "it is a folder")
                 continue
+            lines, ended = found.lines, number < self._examined.chain.tip
+            if found.end == "torn" and lines and ended:
+                self._tell(
+                    layout.sums_log(number), f"{found.problem}: a crash left it, and it counts for nobody"
+                )
+            elif found.problem is not None:
+                self._find(layout.sums_log(number), found.problem)
             if not lines:
                 self._find(layout.sums_log(number), "it is empty")
                 continue
             epoch = lines[0].body.get("summed", 0)
             if epoch < after.get(number, 0):
                 self._find(layout.sums_log(number), f"it begins with epoch {epoch}, before its incarnation")
-            if lines[-1].digest in seen:
-                self._find(layout.sums_log(number), f"it is that of incarnation {seen[lines[-1].digest]}")
+            other = seen.get(lines[-1].digest)
+            if other is not None and not epoch == after.get(number) == after.get(other):
+                self._find(layout.sums_log(number), f"it is that of incarnation {other}")
             seen[lines[-1].digest] = number
         progress = self._local.progress
         if progress is not None and progress.incarnation == max(
@@ -391,6 +394,30 @@ class _StoreCheck:
             self._unchecked.append(f"the history of {trace} against checksums")
         except DamagedLayer as damage:
             self._find(f"{trace}/{damage.layer.filename}", damage.problem)
+
+    def _reads(self) -> None:
+        """What was read of tables: each part that a cut names, against the digest in its name. None of it is on
+        replicas: where nothing of it is there, the store may have come back from one.
+        """
+        parts: dict[str, set[str]] = {}
+        for cut in self._examined.chain.history.cuts:
+            for source, taken in cut.ranges.items():
+                parts.setdefault(source, set()).update(_parts_of(taken))
+        for source, names in sorted(parts.items()):
+            folder = self._store.root / layout.SOURCES / source
+            problems = {name: problem_of_part(folder / name) for name in sorted(names)}
+            if problems and set(problems.values()) == {"is gone"}:
+                self._unchecked.append(
+                    f"what was read of the table '{source}': nothing of it is in this store"
+                )
+                continue
+            for name, problem in problems.items():
+                if problem is not None:
+                    self._find(
+                        f"{layout.SOURCES}/{source}/{name}",
+                        f"it {problem}, and was read of the table '{source}': the next read of that needs it, and so "
+                        "does a view that is added",
+                    )
 
     def _strays(self) -> None:
         root = self._store.root
@@ -423,6 +450,14 @@ def _sum_logs(disk: Disk) -> list[int]:
     return sorted(number for number in numbers if number is not None)
 
 
+def _parts_of(taken: object) -> Iterator[str]:
+    """The parts that a range of a table names."""
+    if isinstance(taken, dict) and "read" in taken:
+        for key in ("parts", "contents"):
+            listed = taken.get(key)
+            yield from (name for name in listed or () if isinstance(name, str) and named(name) is not None)
+
+
 def _walk(root: Path) -> Iterator[Path]:
     for path in sorted(root.rglob("*")):
         parts = path.relative_to(root).parts
@@ -440,6 +475,7 @@ def _is_known(name: str) -> bool:
             | layout.PROGRESS
             | layout.SUSPECTED
             | layout.AWAY
+            | layout.LOST
             | layout.RESTORING
         ]:
             return True
@@ -452,6 +488,14 @@ def _is_known(name: str) -> bool:
         case [layout.TRACES, _, _, file]:
             return LayerName.parse(file) is not None or Fence.parse(file) is not None
     return False
+
+
+def replica_in(path: str | Path) -> str | None:
+    """The URL of the replica that a folder is; None where it is none."""
+    folder = Path(path).absolute()
+    is_replica = (folder / OWNER).is_file() or (folder / "commits").is_dir()
+    is_store = any((folder / name).exists() for name in (layout.FORMAT, layout.TRACES))
+    return folder.as_uri() if is_replica and not is_store else None
 
 
 def check_replica(url: str, opener: Opener = Replica) -> Checked:

@@ -22,7 +22,8 @@ their input is still there, because input is forgotten only once it is safe.
 
 **History is never lost in silence.** The lineage says from which epoch on the history of views is kept, the catalog
 where that of each begins. What is missing of it is brought; where no copy is left, the plan says so. The present is
-whole, so that needs no consent.
+whole, so that needs no consent. What a view was before it was replaced, and what a held view shows, is on no replica:
+where it is gone, the plan says so once (`losses`).
 
 **Never an empty start.** Where there is any sign of life and none of it can be used, no consent helps. There is one
 exception: where the store is gone, and replicas hold nothing but the name of their app, claims from before the first
@@ -58,6 +59,7 @@ from slipstream.durability.families import (
     strangers_of,
     up_to,
 )
+from slipstream.durability.losses import LostPast, lost_pasts
 from slipstream.durability.splice import Chain, splice
 from slipstream.store.catalog import Catalog, owner_of
 from slipstream.store.store import Identity
@@ -80,8 +82,8 @@ class Plan:
     """What a start does. epoch: from where it goes on. upto: the last epoch whose cut is known: those in between are
     computed again as they were. frontier: the last epoch that was computed, as far as lineage tells. fetch: the layers
     to bring; drop: those of the store that must go. own: the store has lineage of this history. checks: totals to
-    compare with, by epoch. lost: what is given up. why: what the user must know. judged: what was found where. error:
-    of a refusal.
+    compare with, by epoch. lost: what is given up. pasts: what is lost of what views were. why: what the user must
+    know. judged: what was found where. error: of a refusal.
     """
 
     kind: Kind
@@ -96,6 +98,7 @@ class Plan:
     checks: tuple[tuple[int, Mapping[str, int]], ...] = ()
     own: bool = True
     lost: tuple[str, ...] = ()
+    pasts: tuple[LostPast, ...] = ()
     why: tuple[str, ...] = ()
     judged: tuple[str, ...] = ()
     error: SlipstreamError | None = None
@@ -289,9 +292,11 @@ def _judged(family: Family, remotes: Sequence[Remote], safe_on: int, rebuild: Co
         consent.append(f"all of epochs 1 to {frontier} would be computed again ({gaps})")
     lost = _lost_input(chain, epoch) if consent else ()
     kind = _kind(own, epoch, frontier, fetch)
+    pasts = lost_pasts(catalog or Catalog(), found.mine, epoch, history.kept, rebuild)
     why = [
         *_told(family, found, kind, epoch, frontier, upto, fetch, anew=bool(consent)),
         *(f"{each}: no copy is left" for each in forgotten),
+        *(str(each) for each in pasts if not each.is_in(local.told)),
     ]
     plan = replace(
         base,
@@ -301,6 +306,7 @@ def _judged(family: Family, remotes: Sequence[Remote], safe_on: int, rebuild: Co
         drop=drop,
         checks=_checks(family, epoch),
         lost=lost,
+        pasts=pasts,
         why=tuple(why),
     )
     return _Candidate(plan, family.own, tuple(consent))
@@ -503,8 +509,10 @@ def _told(
         told += _mended(family)
     if fetch and kind is not Kind.RESTORE:
         told.append(f"{len(fetch)} layer(s) were missing or damaged, and were fetched from {', '.join(urls)}")
-    if not fetch and kind is not Kind.RESTORE and any(layer in local.damaged for layer in found.drop):
-        told.append(f"{len(local.damaged)} damaged layer(s) were dropped")
+    dropped = [layer for layer in found.drop if layer in local.damaged]
+    if not fetch and kind is not Kind.RESTORE and dropped:
+        views = sorted({f"'{owner_of(trace)}'" for trace, _ in dropped})
+        told.append(f"{len(dropped)} damaged layer(s) of {', '.join(views)} were dropped")
     torn = family.chain.lineage.torn or family.chain.gap
     if torn is not None and not told:
         told.append(f"{torn}: what it told of is computed again")

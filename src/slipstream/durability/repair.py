@@ -21,6 +21,7 @@ from slipstream.durability.evidence import Local
 from slipstream.durability.fsck import Checked, check_store, claimed_by, looked_through, seen_whole
 from slipstream.durability.inbox import look
 from slipstream.durability.joining import Opener
+from slipstream.durability.losses import LostPast
 from slipstream.durability.recovery import Kind, Plan, decide, examine
 from slipstream.durability.replica import Replica
 from slipstream.durability.start import start
@@ -29,6 +30,8 @@ from slipstream.durability.suspects import write_suspects
 from slipstream.store import documents, layout
 from slipstream.store.catalog import owner_of
 from slipstream.store.store import Claim, Store, claim_body, claim_store
+
+_FEW = 5
 
 
 @dataclass(frozen=True)
@@ -93,7 +96,8 @@ def _started(
     try:
         durability = Durability(tuple(urls))
         started = start(claim, app, durability, objects=opener, rebuild=views, lazily=False, deep=True)
-        did += started.plan.why
+        lost = tuple(map(str, started.plan.pasts))
+        did += [each for each in started.plan.why if each not in lost]
         did += [f"{trace}/{name.filename} was dropped" for trace, name in started.plan.drop]
         did += _claims_put_back(started.claim, started.identity.app)
         # Every byte was read. What is left damaged is read whole by the next start too.
@@ -106,7 +110,21 @@ def _started(
     mended = {each.where for each in before.findings} - {each.where for each in left.findings}
     put_back = sorted(where for where in mended if where.endswith(".json") or where == layout.LOCK)
     did += [f"{where} was put back" for where in put_back]
-    return Repaired(tuple(dict.fromkeys(did)), left, views, refused)
+    passed = sorted(where for where in mended if where.startswith(f"{layout.SUMS}/"))
+    did += [f"{where}: the end that a crash left counts no more" for where in passed]
+    return Repaired(tuple(dict.fromkeys(did)), left, views, refused or _unmended(left, started.plan.pasts))
+
+
+def _unmended(left: Checked, lost: Sequence[LostPast]) -> str | None:
+    """What a start does not mend, and no copy was found of. lost: of what views were."""
+    known = {each.trace for each in lost}
+    where = list(dict.fromkeys(each.where for each in left.findings if each.where not in known))
+    said = list(map(str, lost))
+    if where:
+        few = ", ".join(where[:_FEW])
+        more = f" and {len(where) - _FEW} more" if len(where) > _FEW else ""
+        said.append(f"the app can start, and nobody who was asked has a copy of what is wrong in {few}{more}")
+    return "; ".join(said) or None
 
 
 def _in_place(store: Store, local: Local, app: str) -> tuple[str, ...]:

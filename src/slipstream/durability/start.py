@@ -33,10 +33,18 @@ from slipstream.core.errors import (
     StoreVanished,
 )
 from slipstream.core.settings import Durability
-from slipstream.durability.board import PLACES, Progress, Replication, read_replication, write_replication
+from slipstream.durability.board import (
+    PLACES,
+    Progress,
+    Replication,
+    damaged_place,
+    read_replication,
+    write_replication,
+)
 from slipstream.durability.evidence import Local, Remote
 from slipstream.durability.inbox import PARALLEL, Spoiled, look
 from slipstream.durability.joining import Opener
+from slipstream.durability.losses import write_told
 from slipstream.durability.manifest import ClaimName, CommitName
 from slipstream.durability.recovery import Kind, Plan, decide
 from slipstream.durability.replica import Replica, shown
@@ -160,12 +168,15 @@ def start(
                 claim.owned.remove(name)
         if spoiled:
             write_replication(claim.owned, _doubted(read_replication(store.disk), claim.incarnation, spoiled))
+        elif damaged_place(store.disk):
+            write_replication(claim.owned, read_replication(store.disk))
         writer = claim.begin(identity, plan.chain.lineage, plan.epoch, plan.upto, brought)
         if plan.kind is Kind.START_EMPTY:  # nothing was ever called safe, whatever a replica comes to lose
             write_replication(claim.owned, Replication(incarnation=claim.incarnation))
         if plan.kind is not Kind.GO_ON or documents.document_problems(store.disk, layout.FORMAT):
             claim.write_identity(identity)
         claim.owned.remove(layout.RESTORING)
+        write_told(claim.owned, plan.pasts)
     lineage = read_lineage(store.disk)
     if (lineage.broken, lineage.history.frontier) != (None, plan.epoch):
         claim.check_ours()  # a successor may have begun meanwhile

@@ -13,6 +13,7 @@ from contextlib import suppress
 from slipstream.core.errors import DamagedDocument, DamagedLayer, NewerFormat, OlderFormat, SlipstreamError
 from slipstream.durability.board import PLACES, Replication, decode_replication
 from slipstream.durability.evidence import Layer, Local, Restoring
+from slipstream.durability.losses import read_told
 from slipstream.durability.splice import Chain
 from slipstream.durability.suspects import read_suspects
 from slipstream.store import documents, layout
@@ -90,6 +91,7 @@ def survey(store: Store, *, whole: bool = False, deep: bool = False) -> Local:
         documents=tuple(problems),
         progress=progress,
         restoring=restoring,
+        told=read_told(disk) or frozenset(),
         life=life,
     )
 

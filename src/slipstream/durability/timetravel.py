@@ -83,18 +83,24 @@ def check_there(store: Store, view: str, as_of: int, since: int | None, *, base:
     was = entry.at(as_of)
     stretches = [(was, 0, was.shown(as_of))] if since is None else entry.between(since, as_of)
     for was, after, upto in stretches:
-        later = None if was.since == entry.since else entry.since
+        past = next((each for each in entry.past if each.since == was.since), None)
+        later = None if past is None else (past.upto + 1, entry.since)
         _check_stretch(store, view, was, upto, None if since is None else after, later, base=base)
 
 
 def _check_stretch(
-    store: Store, view: str, entry: ViewEntry, as_of: int, since: int | None, later: int | None, *, base: bool
+    store: Store,
+    view: str,
+    entry: ViewEntry,
+    as_of: int,
+    since: int | None,
+    later: tuple[int, int] | None,
+    *,
+    base: bool,
 ) -> None:
-    """The same of a view as it was from one epoch to another. later: since when it is what it is now, if this is its
-    past: that is not on replicas.
+    """The same of a view as it was from one epoch to another. later: when it became another, and since when it is what
+    it is now, if this is its past: that is not on replicas.
     """
-    if entry.last == 0:  # it was held before it had a first row
-        return
     asked = as_of if since is None else since
     if asked < entry.since <= entry.shown(computed_frontier(store.disk)):
         # its layers may reach back further: to where it was computed, but not shown
@@ -108,7 +114,7 @@ def _check_stretch(
     if later is not None and asked < history.kept:
         return
     if later is not None:
-        raise PastGone(str(store.root), view, asked, later, part=bool(names))
+        raise PastGone(str(store.root), view, asked, *later, part=bool(names))
     if entry.last is not None and not _is_there(names, entry.last, None, base=False):
         raise HeldElsewhere(str(store.root), view, entry.last, part=bool(names))
     kept = min(max(history.kept, entry.since), frontier)

@@ -42,11 +42,12 @@ from slipstream.core.errors import (
     TableMoved,
     TableUnreadable,
 )
+from slipstream.core.parts import named, problem_of
 from slipstream.core.permissions import make_folders
 from slipstream.core.types import kept_type
 from slipstream.sources.base import JSON, Changes, Cut, Source, last_range, summed, type_name
 from slipstream.sources.leaf import files_of, refreshed
-from slipstream.sources.parts import Parts, Writing, joined_from, named, problem_of, rows_in
+from slipstream.sources.parts import Parts, Writing, joined_from, rows_in
 from slipstream.sources.rows import arrow_schema
 from slipstream.spark.jvm import text_of
 from slipstream.spark.netting import difference, netted

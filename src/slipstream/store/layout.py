@@ -17,6 +17,7 @@
     events/               what engine and agent did, a line an event, bounded in size
     suspected.json        layers that an engine found damaged, and nobody could replace
     away.json             layers that a restore left on a replica
+    lost.json             what a start said to be lost of what views were
     restoring             there while a restore is under way
 
 Names are relative to the store's root and use `/`. What comes from outside (a manifest, a note) is checked by
@@ -44,6 +45,7 @@ SINK_NOTES = "sinks"
 EVENTS = "events"
 SUSPECTED = "suspected.json"
 AWAY = "away.json"
+LOST = "lost.json"
 RESTORING = "restoring"
 SPOOL = ".spool"
 REBUILD = ".rebuild"
@@ -64,6 +66,7 @@ OWN = frozenset(
         EVENTS,
         SUSPECTED,
         AWAY,
+        LOST,
         RESTORING,
     ]
 )

@@ -38,13 +38,15 @@ class HistoryBegins(SlipstreamError):
 
 
 class PastGone(HistoryBegins):
-    """What a view was before it was replaced is not in this store, or not all of it."""
+    """What a view was before it was replaced, rebuilt or mended is not in this store, or not all of it. ended: the
+    epoch at which it became another. since: the one from which on it is what it is now.
+    """
 
-    def __init__(self, store: str, view: str, asked: int, since: int, *, part: bool) -> None:
+    def __init__(self, store: str, view: str, asked: int, ended: int, since: int, *, part: bool) -> None:
         what = "only in part in" if part else "not in"
         SlipstreamError.__init__(
             self,
-            f"What '{view}' was before its query was replaced at epoch {since} is {what} the store '{store}', and "
+            f"What '{view}' was before it was computed anew at epoch {ended} is {what} the store '{store}', and "
             f"epoch {asked} was asked for. It is in the store that it ran in, and never on replicas: it is lost with "
             f"that store, or damaged, which `slipstream fsck {store}` tells. Epoch {since} and later ones can be read.",
         )
