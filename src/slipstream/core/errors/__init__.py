@@ -3,13 +3,14 @@
 An error says what is wrong, in which view or step, what was got, and what to do. Each text is tested.
 """
 
-from slipstream.core.errors.base import SlipstreamError, listed
+from slipstream.core.errors.base import SlipstreamError, first_line, listed, nearest
 from slipstream.core.errors.input import (
     AnotherSource,
     BadInput,
     BadRow,
     BadSourceOption,
     BadWatermark,
+    ColumnOfAnotherType,
     DamagedSummary,
     FileChanged,
     FileMissing,
@@ -54,6 +55,7 @@ from slipstream.core.errors.recovery import (
 )
 from slipstream.core.errors.settings import (
     AppRunsItself,
+    BadAppOption,
     BadDurability,
     BadDuration,
     JavaHomeNotWritable,
@@ -98,6 +100,7 @@ from slipstream.core.errors.views import (
     AppRuns,
     AsksForRows,
     BadName,
+    BadQuery,
     BadViewOption,
     CannotMaintain,
     ChangeFailed,
@@ -109,9 +112,11 @@ from slipstream.core.errors.views import (
     LongName,
     NameTaken,
     NoFrame,
+    NotAQuery,
     OnItsWay,
     Placeholder,
     ReaderBroken,
+    SourceStays,
     StandingBy,
     StillRead,
     SumOverflow,
@@ -119,6 +124,7 @@ from slipstream.core.errors.views import (
     UnknownView,
     ViewChanged,
     ViewCycle,
+    WaitingWarning,
     WaitsForItself,
 )
 
@@ -128,11 +134,13 @@ __all__ = [
     "AppRuns",
     "AppRunsItself",
     "AsksForRows",
+    "BadAppOption",
     "BadDurability",
     "BadDuration",
     "BadInput",
     "BadLayer",
     "BadName",
+    "BadQuery",
     "BadReadOption",
     "BadReplica",
     "BadRow",
@@ -146,6 +154,7 @@ __all__ = [
     "ChangeFailed",
     "ChangeHalfDone",
     "ChecksumMismatch",
+    "ColumnOfAnotherType",
     "ColumnsReplaced",
     "DamagedDocument",
     "DamagedLayer",
@@ -180,6 +189,7 @@ __all__ = [
     "NoApp",
     "NoFrame",
     "NoJava",
+    "NotAQuery",
     "NotAReplica",
     "NotAStore",
     "NotOfTheFormat",
@@ -198,6 +208,7 @@ __all__ = [
     "SlipstreamError",
     "SourceClosed",
     "SourceNotAttached",
+    "SourceStays",
     "SparkConnectSession",
     "StandingBy",
     "StillRead",
@@ -227,7 +238,10 @@ __all__ = [
     "UnreadableName",
     "ViewChanged",
     "ViewCycle",
+    "WaitingWarning",
     "WaitsForItself",
     "WouldLose",
+    "first_line",
     "listed",
+    "nearest",
 ]
