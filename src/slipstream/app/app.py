@@ -329,7 +329,10 @@ class App:
         """Raise if a view is to be held that could not be computed anew afterwards."""
         kept = keep or source in self._declared.kept
         forgets = read is not None and read.forgets and bool(self._durability.replicas) and not kept
-        if view.on_error == "hold" and forgets and source in view.inputs:
+        reads = source.lower() in map(
+            str.lower, view.inputs
+        )  # it may wait, and Spark's names do not heed case
+        if view.on_error == "hold" and forgets and reads:
             raise HoldNeedsInput(view.name, source)
 
     def _stands_for(self, name: str, kind: str) -> DataFrame:
@@ -824,7 +827,7 @@ class App:
             raise StandingBy(str(self.store))
         assert self._started is not None, "a claimed store is started"
         if self._past.frontier:
-            self._declared.check_none_lost(self._claim.store.catalog().views.keys() - self._rebuilding)
+            self._declared.check_none_lost(self._claim.store.catalog().readable.keys() - self._rebuilding)
         self._started = without_gone(self.name, self._started, self._sources, accept=self._asked.accept_loss)
         with active_session_kept(self._jvm):
             assembly, running = self._assembled().started(self._started)

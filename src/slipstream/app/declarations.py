@@ -168,8 +168,10 @@ class Declarations:
     def check_readable(self, names: Iterable[str]) -> None:
         """Raise if SQL names a view that waits, or a source, and Spark has nothing of that name."""
         for name in map(self.names.known_as, names):
+            if self._exists(name):
+                continue
             self.check_there(name)
-            if name in self.sources and not self._exists(name):
+            if name in self.sources:
                 raise IsASource(name, self.definitions.keys() - {*self.kept.values()})
 
     def check_none_lost(self, computed: Collection[str]) -> None:

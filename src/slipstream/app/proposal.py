@@ -144,7 +144,7 @@ def propose(
     catalog = store.catalog() if past.frontier else Catalog()
     rebuild, agreed = assembly.proposed(catalog.views, store, past.frontier)
     views = _views(assembly, catalog, rebuild, agreed) if past.frontier else _first(assembly)
-    lost = {name for name in waits or {} if name in catalog.views and name not in new}
+    lost = {name for name in waits or {} if name in catalog.readable and name not in new}
     views = (
         *(view for view in views if view.name not in lost),
         *(ViewProposal(name, "waits", (why,), lost=name in lost) for name, why in (waits or {}).items()),
