@@ -63,6 +63,21 @@ def test_a_file_that_lacks_a_column_stops_nothing(
         assert app.read("people_rejected").count() == 1
 
 
+def test_a_file_with_a_column_of_another_type_stops_nothing(
+    spark: SparkSession, tmp_path: Path, put: Callable[[str, pa.Table], Path]
+) -> None:
+    bad = put("a.parquet", pa.table({"id": ["x"], "name": ["x"]}))
+    put(
+        "b.parquet", pa.table({"id": pa.array([2], pa.int32()), "name": [b"y"]})
+    )  # Spark reads these as declared
+    with shop(spark, tmp_path) as app:
+        assert app.run(until="caught_up").rejected == 1
+        assert rows_of(app.read("names")) == [(2, "y")]
+        assert rows_of(app.read("people_rejected")) == [
+            ("people", str(bad), None, None, "its column 'id' is of type STRING, and declared as BIGINT")
+        ]
+
+
 def test_a_store_from_when_such_sources_rejected_nothing_goes_on(
     spark: SparkSession,
     tmp_path: Path,

@@ -18,13 +18,18 @@ import slipstream as sl
 from slipstream.core.errors import (
     AppClosed,
     AppRuns,
+    BadAppOption,
+    BadQuery,
+    BadSourceOption,
     EndsBeforeItBegins,
     EpochFailed,
     IsASource,
     NoFrame,
     Placeholder,
     SourceClosed,
+    SourceStays,
     StoreNotWritable,
+    UnknownEpoch,
     WaitsForItself,
 )
 from slipstream.store import store as stores
@@ -261,3 +266,83 @@ def test_a_store_that_cannot_be_written_to(
         f"'{tmp_path}/store'. Give another folder (App(..., store=FOLDER)) or see to its permissions; views are read "
         "without an app too: sl.read_view(STORE, VIEW), or `slipstream query`."
     )
+
+
+def test_an_app_that_cannot_be_opened_says_why(spark: SparkSession, tmp_path: Path, app: sl.App) -> None:
+    def opened(name: Any = "shop", store: str = "other", **options: Any) -> None:
+        sl.App(name, store=tmp_path / store, spark=spark, **options)
+
+    asked: list[tuple[Callable[[], None], str]] = [
+        (lambda: opened(name=""), r"an app cannot be called ''. To do: give it a name"),
+        (lambda: opened(shards=0), r"shards=0 is no number of shards. To do: give 1 or more"),
+        (lambda: opened(shards="2"), r"shards='2' is no number of shards"),
+        (
+            lambda: opened(replicas="file:///mnt/copy"),
+            r"replicas='file:///mnt/copy' is one text. To do: give a list: replicas=\['file:///mnt/copy'\]",
+        ),
+        (
+            lambda: opened(store="store/in/it"),
+            r"would be inside of '.*store', which is the store of the app 'shop'. To do: give each app",
+        ),
+    ]
+    for ask, told in asked:
+        with pytest.raises(BadAppOption, match=told):
+            ask()
+    assert not (tmp_path / "other").exists()
+    assert not (tmp_path / "store/in").exists()
+
+
+def test_a_source_that_is_none_says_what_is_wanted(app: sl.App, tmp_path: Path, spark: SparkSession) -> None:
+    for given in ("orders.csv", spark.range(1)):
+        with pytest.raises(
+            BadSourceOption,
+            match=rf"app.source\('orders', ...\) was given a {type(given).__name__}. To do: give",
+        ):
+            app.source("orders", given)  # type: ignore[arg-type]
+    (tmp_path / "x.csv").write_text("1\n")
+    with pytest.raises(BadSourceOption, match=r"x.csv' is a file, and .* a folder. To do: .*pattern='x.csv'"):
+        sl.files(tmp_path / "x.csv", format="csv", schema="a int")
+    with pytest.raises(BadSourceOption, match=r"the columns 'A', 'a' of 'twins' differ in case only"):
+        app.source("twins", sl.memory("a int, A int"))
+    app.source("twins", sl.memory("a int, b int"))
+
+
+def test_changes_are_since_some_epoch(app: sl.App) -> None:
+    fed(app)
+    app.view("all", "SELECT * FROM orders")
+    app.run(until="caught_up")
+    with pytest.raises(UnknownEpoch, match=r"since=None is no epoch. Give the number of an epoch, 0 for all"):
+        app.changes("all", since=None)  # type: ignore[arg-type]
+    with pytest.raises(UnknownEpoch, match=r"'x' is neither an epoch nor a time"):
+        app.changes("all", since="x")  # type: ignore[arg-type]
+
+
+def test_a_query_that_spark_cannot_take_is_named_and_leaves_nothing(app: sl.App) -> None:
+    fed(app)
+    asked = {
+        "SELEC k FROM orders": r"\[PARSE_SYNTAX_ERROR\] Syntax error at or near 'SELEC'.*line 1",
+        "SELECT nope FROM orders": r"\[UNRESOLVED_COLUMN.WITH_SUGGESTION\].*`nope`.*; line 1 pos 7\.$",
+        "SELECT to_unix_timestamp('2020-01-01') d FROM orders": r"\[CANNOT_PARSE_TIMESTAMP\] Text '2020-01-01'",
+    }
+    for text, told in asked.items():
+        with pytest.raises(BadQuery, match=rf"(?s)^view 'odd': Spark cannot take its query\. {told}"):
+            app.view("odd", text)
+    app.view("odd", "SELECT k FROM orders")
+    app.run(until="caught_up")
+
+
+def test_sql_over_a_source_says_that_it_is_one(app: sl.App) -> None:
+    fed(app)
+    app.view("all", "SELECT * FROM orders")
+    app.run(until="caught_up")
+    with pytest.raises(IsASource, match=r"'orders' is a source, .* The views are: 'all'\."):
+        app.sql("SELECT count(*) FROM Orders")
+    app.spark.range(3).createOrReplaceTempView("orders")
+    try:
+        assert app.sql("SELECT count(*) FROM orders").collect() == [(3,)]
+    finally:
+        app.spark.catalog.dropTempView("orders")
+    with pytest.raises(
+        SourceStays, match=r"'orders' is a source, and only views are dropped.*read by 'all'\."
+    ):
+        app.drop("orders")

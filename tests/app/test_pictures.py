@@ -108,7 +108,8 @@ def test_the_picture_of_an_app_before_during_and_after(opened: Opened) -> None:
     app.view("later", "SELECT * FROM unknown")
     told = app._repr_html_()
     assert "not run yet" in told
-    assert told.count("not computed yet") == 2
+    assert told.count("not computed yet") == 1
+    assert "waits for &#x27;unknown&#x27;" in told
     assert app._assembly is None, "a picture makes nothing ready"
     app.view("unknown", "SELECT v FROM t")
     t.append([(1,)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -93,6 +94,30 @@ def test_what_a_changed_program_would_do_is_told(spark: SparkSession, tmp_path: 
     above = proposed(spark, tmp_path, {**first, "more": "SELECT count(*) n FROM sums WHERE s > 9"})
     assert above.possible, "what is computed from a view needs no files"
     assert "source 'orders': 1 of its files are gone, so a view that reads it can be neither" in str(above)
+
+
+@pytest.mark.spark
+def test_input_that_is_in_the_store_is_told_by_a_process_that_looks_on(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    def made() -> tuple[sl.App, Any]:
+        app, rows = sl.App("shop", store=tmp_path / "store", spark=spark, shards=1), sl.memory("k string")
+        app.source("rows", rows)
+        app.source("range", sl.table(spark.range(3), refresh="1 hour"))
+        app.view("all", "SELECT k FROM rows")
+        app.view("numbers", "SELECT id FROM `range`")
+        return app, rows
+
+    app, rows = made()
+    with app:
+        rows.append([("a",)])
+        app.run(until="caught_up")
+    with standing_by(looking=True):
+        app, _ = made()
+    with app:
+        told = app.plan()
+    assert [(view.name, view.what) for view in told.views] == [("all", "goes on"), ("numbers", "goes on")]
+    assert told.possible
 
 
 def test_an_unknown_time_is_said_to_be_unknown() -> None:

@@ -20,6 +20,7 @@ from slipstream.core.errors import (
     BadWatermark,
     CannotMaintain,
     NameTaken,
+    NotAQuery,
     UnknownInput,
 )
 
@@ -37,6 +38,7 @@ def app(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 FROZEN = "it is a different value whenever it is asked, and would be frozen at the time the view was defined"
 RANDOM = "it gives another value each time it is computed, so what was added could never be taken away"
+OF_THE_SESSION = "it follows from the session that asks, not from input"
 NO_PLACE = "rows cannot be kept with it, because Arrow has no such type"
 OPEN = "which rows it keeps is left open"
 
@@ -56,6 +58,15 @@ REFUSED = {
         "now()",
         FROZEN,
     ),
+    "special_literal": ("SELECT k, TIMESTAMP ' Now ' r FROM t", "TIMESTAMP ' Now '", FROZEN),
+    "special_date": ('SELECT k FROM t WHERE date"yesterday UTC" > k', 'date"yesterday UTC"', FROZEN),
+    "user": ("SELECT k, current_user() u FROM t", "current_user()", OF_THE_SESSION),
+    "database": ("SELECT k FROM t WHERE k = current_schema()", "current_schema()", OF_THE_SESSION),
+    "catalog": ("SELECT max(current_catalog()) c FROM t", "current_catalog()", OF_THE_SESSION),
+    "path": ("SELECT current_path() c FROM t", "current_path()", OF_THE_SESSION),
+    "version": ("SELECT version() v FROM t", "version()", OF_THE_SESSION),
+    "partition": ("SELECT spark_partition_id() p FROM t", "SPARK_PARTITION_ID()", RANDOM),
+    "file": ("SELECT input_file_name() f FROM t", "input_file_name()", RANDOM),
     "months": (
         "SELECT k, make_ym_interval(0, 1) i FROM t",
         "the column 'i' of type INTERVAL YEAR TO",
@@ -161,7 +172,62 @@ def test_a_name_that_is_no_word_is_unknown_like_any_other(spark: SparkSession, t
         app.source("t", sl.memory("k string"))
         app.view("v", "SELECT * FROM t JOIN `u x` USING (k)")
         with pytest.raises(UnknownInput, match="u x"):
-            app.run(until="caught_up")
+            app.read("v")
+
+
+def test_a_variable_of_the_session_is_refused(app: sl.App) -> None:
+    app.spark.sql("DECLARE OR REPLACE VARIABLE least INT DEFAULT 5")
+    try:
+        with pytest.raises(CannotMaintain, match=rf"least=5\): {OF_THE_SESSION}"):
+            app.view("v", "SELECT * FROM t WHERE v > least")
+    finally:
+        app.spark.sql("DROP TEMPORARY VARIABLE least")
+    app.view("v", "SELECT k, 'timestamp now' s, date'2020-01-01' d, timestamp'epoch' e FROM t")
+    app.drop("v")
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("CREATE TABLE made USING parquet AS SELECT 1 a", "CreateTableAsSelect"),
+        ("CREATE TEMPORARY VIEW made AS SELECT 1 a", "CreateView"),
+        ("/* a comment */ DROP TABLE there", "DropTable"),
+        ("INSERT INTO there SELECT 2", "InsertIntoStatement"),
+        ("WITH more AS (SELECT 2) INSERT INTO there SELECT * FROM more", "InsertIntoStatement"),
+        ("FROM there INSERT INTO there SELECT a INSERT INTO there SELECT a", "InsertIntoStatement"),
+        ("INSERT OVERWRITE DIRECTORY '{folder}' USING parquet SELECT 1", "InsertIntoDir"),
+        ("EXECUTE IMMEDIATE 'DROP TABLE there'", "UnresolvedExecuteImmediate"),
+        ("BEGIN DROP TABLE there; END", "CompoundBody"),
+        ("SET spark.sql.ansi.enabled = false", "Set"),
+        ("SET TIME ZONE 'Asia/Tokyo'", "Set"),
+        ("RESET", "Reset"),
+        ("USE other", "SetCatalogAndNamespace"),
+        ("CACHE TABLE there", "CacheTable"),
+        ("CLEAR CACHE", "ClearCache"),
+        ("DECLARE VARIABLE made INT", "CreateVariable"),
+        ("EXPLAIN SELECT 1", "Explain"),
+        ("SHOW TABLES", "ShowTables"),
+        ("DESCRIBE there", "DescribeRelation"),
+    ],
+)
+def test_a_command_is_no_view_and_is_not_run(app: sl.App, tmp_path: Path, text: str, named: str) -> None:
+    spark = app.spark
+    spark.sql(f"CREATE TABLE there (a INT) USING parquet LOCATION '{tmp_path / 'there'}'")
+    try:
+        spark.sql("INSERT INTO there VALUES (1)")
+        settings = dict(spark.conf.getAll)
+        tables = {table.name for table in spark.catalog.listTables()}
+        with pytest.raises(NotAQuery, match=rf"view 'v': its SQL is no query \({named}\), and was not run"):
+            app.view("v", text.format(folder=tmp_path / "out"))
+        assert dict(spark.conf.getAll) == settings
+        assert {table.name for table in spark.catalog.listTables()} == tables
+        assert spark.table("there").collect() == [(1,)]
+        assert not spark.catalog.isCached("there")
+        assert not (tmp_path / "out").exists()
+        app.view("v", "SELECT 1 AS a")
+        app.drop("v")
+    finally:
+        spark.sql("DROP TABLE IF EXISTS there")
 
 
 def test_rows_of_the_program_are_refused_as_a_later_start_could_not_tell_them(app: sl.App) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import datetime
 import errno
 import json
 import os
 import re
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +18,12 @@ import pyarrow.parquet
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import LongType, StructField, StructType
+from pyspark.sql.types import DataType, LongType, StructField, StructType
 
 from slipstream.core.clock import ManualClock
 from slipstream.core.errors import (
     BadSourceOption,
+    ColumnOfAnotherType,
     DamagedSummary,
     FileChanged,
     FileMissing,
@@ -289,6 +292,68 @@ def test_a_file_that_lacks_a_column_is_rejected_as_a_whole(
             format_,
         )
         assert rows(again.frame(cut.range)) == rows(frame), "the same range gives the same rows"
+
+
+OF_TYPES = {
+    "text": pa.array(["x"]),
+    "bytes": pa.array([b"x"]),
+    "long": pa.array([1], pa.int64()),
+    "int": pa.array([1], pa.int32()),
+    "short": pa.array([1], pa.int16()),
+    "double": pa.array([1.5]),
+    "date": pa.array([datetime.date(2020, 1, 1)]),
+    "timestamp": pa.array([datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)], pa.timestamp("us", "UTC")),
+    "nanos": pa.array([datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)], pa.timestamp("ns", "UTC")),
+    "decimal": pa.array([Decimal("1.50")], pa.decimal128(5, 2)),
+    "array": pa.array([["x"]]),
+    "struct": pa.array([{"a": 1}]),
+}
+
+
+@pytest.mark.parametrize("format_", ["parquet", "orc"])
+@pytest.mark.parametrize("declared", ["int", "string", "timestamp", "decimal(10,2)", "struct<a:int>"])
+def test_a_file_is_rejected_for_its_types_where_spark_cannot_read_it(
+    landing: Path, attach: Attach, put: Put, rows: Rows, spark: SparkSession, format_: str, declared: str
+) -> None:
+    read, refused = [], []
+    for found, column in OF_TYPES.items():
+        outside = landing.parent / "outside"
+        table = pa.table({"ID": column, "at": [found]})
+        (pyarrow.parquet if format_ == "parquet" else pyarrow.orc).write_table(table, outside)
+        path = put(f"{found}.{format_}", outside)
+        try:
+            frame = spark.read.schema(f"id {declared}, at string").format(format_).load(str(path))
+            read += [tuple(row) for row in frame.collect()]
+        except Exception:
+            refused.append(found)
+    source = attach(files(landing, format_, f"id {declared}, at string"))
+    range_ = source.cut(None).range
+    assert sorted(range_["bad"]) == sorted(f"{found}.{format_}" for found in refused)
+    frame = source.frame(range_).where("_slipstream_bad IS NULL")
+    assert sorted(rows(frame, "at", "id")) == sorted((at, value) for value, at in read)
+    ending = f", and declared as {DataType.fromDDL(declared).simpleString().upper()}"
+    reasons = [told[-1] for told in rows(source.rejected(range_))]
+    assert len(reasons) == len(refused)
+    assert all(why.startswith("its column 'id' is of type ") and why.endswith(ending) for why in reasons)
+
+
+def test_a_type_that_cannot_be_read_is_an_error_where_asked_for(
+    landing: Path, attach: Attach, put: Put
+) -> None:
+    for name, column in (("a", pa.array([1], pa.int16())), ("b", pa.array(["x"]))):
+        pyarrow.parquet.write_table(pa.table({"id": column}), landing.parent / "p")
+        put(f"{name}.parquet", landing.parent / "p")
+    source = attach(
+        files(landing, "parquet", "id int, name string", on_bad="fail", missing="null"), name="people"
+    )
+    expected = (
+        f"Source 'people': the file {landing / 'b.parquet'} cannot be read with this schema=: its column 'id' is of "
+        "type STRING, and declared as INT. Correct the schema=, take the file out of the folder, or declare "
+        "on_bad='reject' to have it named in the view 'people_rejected'."
+    )
+    for _ in range(2):
+        with pytest.raises(ColumnOfAnotherType, match=re.escape(expected)):
+            source.cut(None)
 
 
 def test_a_column_that_a_file_lacks_is_null_if_asked_for(

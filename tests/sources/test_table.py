@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 
+import slipstream as sl
 from slipstream.core.clock import ManualClock
 from slipstream.core.errors import BadSourceOption, InputLost, TableChanged, TableMoved, TableUnreadable
 from slipstream.sources.parts import FEW, joined_from
@@ -53,6 +54,25 @@ def test_a_table_is_read_once(rates: Callable[[str], str], attach: Attach, rows:
     assert rows(source.frame(cut.range)) == [("a", 1), ("a", 1), (None, 2)]
     modes = {stat.S_IMODE(path.stat().st_mode) for path in (source._home(), *source._home().iterdir())}
     assert modes == {0o700, 0o600}, "as private as the folder that it is in"
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("refresh", [None, "1 minute"])
+def test_an_app_reads_a_table_by_its_name(
+    spark: SparkSession, rates: Callable[[str], str], tmp_path: Path, refresh: str | None
+) -> None:
+    name = rates("SELECT 'a' k, 1 v")
+    for _ in range(2):
+        with sl.App("shop", store=tmp_path / "store", spark=spark, shards=1) as app:
+            with pytest.raises(
+                TableUnreadable, match=r"Source 'none': its table .*`no`.`such` cannot be found"
+            ):
+                app.source("none", sl.table("no.such", refresh=refresh))
+            app.source("none", sl.memory("k string"))
+            app.source("rates", sl.table(name, refresh=refresh))
+            app.view("all", "SELECT * FROM rates")
+            app.run(until="caught_up")
+            assert app.read("all").collect() == [("a", 1)]
 
 
 @pytest.mark.spark

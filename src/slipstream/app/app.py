@@ -31,7 +31,7 @@ from slipstream.app.declared import Declared
 from slipstream.app.definitions import Maintain, OnError, Query, ViewDefinition, given_as, inputs_of
 from slipstream.app.delivering import Declared as Following
 from slipstream.app.delivering import Deliveries, When
-from slipstream.app.opening import claimed, watching, without_gone
+from slipstream.app.opening import check_on_its_own, check_options, claimed, watching, without_gone
 from slipstream.app.proposal import Proposal, propose
 from slipstream.app.reading import frame_of, warn_if_held
 from slipstream.app.screens import can_animate, screen
@@ -55,7 +55,9 @@ from slipstream.core.errors import (
     SlipstreamError,
     StandingBy,
     StillRead,
+    UnknownEpoch,
     UnknownView,
+    WaitingWarning,
     WaitsForItself,
     listed,
 )
@@ -114,6 +116,7 @@ class App:
         settings: Settings | None = None,
         clock: Clock | None = None,
     ) -> None:
+        check_options(name, shards, replicas)
         self.name = name
         self._settings = settings or Settings()
         self._target = parsed(target_latency)
@@ -123,6 +126,7 @@ class App:
         opened_as = starting().declared(Declaration(name, Path(store), durability))
         self.store, self._durability = opened_as.store, opened_as.durability
         check_apart(self.store, self._durability.replicas)
+        check_on_its_own(self.store)
         self._asked = starting()  # epochs may run in another thread, which knows nothing of it
         self._owns_spark = self._closed = False
         self._started: Started | None = None
@@ -157,6 +161,7 @@ class App:
         self._rehearsable: set[str] = set()
         self._rebuilding: set[str] = set()
         self._dropped: set[str] = set()
+        self._told_of: dict[str, str] = {}
         self._assembly: tuple[int, Assembly] | None = None
         self._loop: Loop | None = None
         self._changes: Changes | None = None
@@ -186,6 +191,11 @@ class App:
         are gone.
         """
         self._check_open()
+        if not isinstance(source, Source):
+            raise BadSourceOption(
+                f"app.source('{name}', ...) was given a {type(source).__name__}",
+                "give it what sl.files(...), sl.memory(...), or for a DataFrame sl.table(...) makes",
+            )
         if not isinstance(keep, bool):
             raise BadSourceOption(
                 f"keep={keep!r} for source '{name}': rows are kept for ever, or not at all",
@@ -327,7 +337,10 @@ class App:
         """Raise if a view is to be held that could not be computed anew afterwards."""
         kept = keep or source in self._declared.kept
         forgets = read is not None and read.forgets and bool(self._durability.replicas) and not kept
-        if view.on_error == "hold" and forgets and source in view.inputs:
+        reads = source.lower() in map(
+            str.lower, view.inputs
+        )  # it may wait, and Spark's names do not heed case
+        if view.on_error == "hold" and forgets and reads:
             raise HoldNeedsInput(view.name, source)
 
     def _stands_for(self, name: str, kind: str) -> DataFrame:
@@ -427,6 +440,7 @@ class App:
         """Compute a view, and what reads it, anew from all input that was taken. Their history begins anew, too."""
         self._check_open()
         with self._declaring:
+            self._declared.check_there(name)
             if name not in self._declared.definitions:
                 raise UnknownView(name, self._declared.definitions)
             self._rebuilding.add(name)
@@ -483,6 +497,7 @@ class App:
             raise ValueError(f"until={until!r}: give 'caught_up', the number of an epoch, or None")
         self._reraise()
         loop = self._ready_to_run()
+        self._tell_of_waiting()
         assert self._changes is not None
         if not self._changes.active:
             self._changes.check(self._declared.version)
@@ -502,6 +517,13 @@ class App:
         if self._changes is not None:
             self._changes.look_again()
         return self._ready()
+
+    def _tell_of_waiting(self) -> None:
+        """Warn of views that wait for an input, once while it is the same ones."""
+        waits = self._declared.waits()
+        if waits and waits != self._told_of:
+            warnings.warn(WaitingWarning(self.name, waits), stacklevel=3)
+        self._told_of = waits
 
     def _summed_up(self, summary: Summary) -> Summary:
         """What a run did, with the views that are held at its end."""
@@ -554,6 +576,7 @@ class App:
             self._ready()
             return self
         loop = self._ready_to_run()
+        self._tell_of_waiting()
         changes = self._changes
         assert changes is not None
         if not changes.begin_run():  # what is declared from here on is taken up beside it
@@ -666,6 +689,11 @@ class App:
         """A view's updates after one epoch and up to another, with _epoch and _diff; where the view has such a
         column itself, with __epoch and __diff.
         """
+        if since is None:
+            raise UnknownEpoch(
+                "since=None is no epoch. Give the number of an epoch, 0 for all changes, or a time such as "
+                "2026-01-31T12:00:00."
+            )
         entry, store = self._entry(view), self._claim.store
         epoch = resolve_epoch(store, until, [entry.trace])
         warn_if_held(view, entry, epoch)
@@ -677,7 +705,9 @@ class App:
         epoch = resolve_epoch(self._claim.store, as_of)
         known = self._catalog()
         views = {view.lower(): view for view in known}  # Spark's names do not heed case
-        mentioned = [name for name in self._catalyst.relations(text) if name.lower() in views]
+        relations = self._catalyst.relations(text)
+        self._declared.check_readable(name for name in relations if name.lower() not in views)
+        mentioned = [name for name in relations if name.lower() in views]
         for name in mentioned:
             warn_if_held(views[name.lower()], known[views[name.lower()]], epoch)
         frames = {name: self._load(views[name.lower()], epoch) for name in mentioned}
@@ -731,9 +761,9 @@ class App:
         elif self._loop is None:
             state = "not run yet"
         kinds = {**dict.fromkeys(self._sources, "source"), **dict.fromkeys(self.definitions, "view")}
-        kinds |= {view.name: "view" for view in self._declared.waiting}
+        waits = self._declared.waits()
         status = partial(read_status, self._claim.store.root)
-        return Told(self.name, state, kinds, self._error, status, self.backlog)
+        return Told(self.name, state, kinds, waits, self._error, status, self.backlog)
 
     def _now(self, view: str) -> tuple[int, DataFrame, str | None]:
         """A view as it is now, as of which epoch that is, and what is to be said of it."""
@@ -751,7 +781,10 @@ class App:
         if stats:
             loop = self._ready()
             note = notes(self._claim.store.root, loop.frontier, loop.measured())
-        return "\n\n".join(f"{name}\n{step.render(1, note)}" for name, step in steps.items())
+        told = [f"{name}\n{step.render(1, note)}" for name, step in steps.items()]
+        if view is None:
+            told += [f"{name}\n  waits for {awaited}" for name, awaited in self._declared.waits().items()]
+        return "\n\n".join(told)
 
     def plan(self) -> Proposal:
         """What the next run would do first, with nothing changed: which views go on, which are computed from what, what
@@ -759,10 +792,11 @@ class App:
         """
         self._check_open()
         with self._declaring, active_session_kept(self._jvm):
-            self._declared.check_complete()
-            asked = (*self._asked.rebuild, *sorted(self._rebuilding))
+            asked = (*self._asked.rebuild, *self._asked_anew())
             assembly = self._assemble(self._declared.copied(), asked, compared=False)
-        return propose(assembly, self._claim.store)
+            waits = self._declared.waits()
+            new = waits if self._loop is not None else self._rebuilding
+        return propose(assembly, self._claim.store, waits, new)
 
     def steps(self, view: str | None = None) -> dict[str, Step]:
         """What `explain` tells, as data: the last operator of each view, or of one, and what feeds it."""
@@ -771,6 +805,7 @@ class App:
         if view is None:
             return steps
         if view not in steps:
+            self._declared.check_there(view)
             raise UnknownView(view, steps)
         return {view: steps[view]}
 
@@ -871,7 +906,6 @@ class App:
                 self._changes.beside()
             else:
                 with self._declaring, active_session_kept(self._jvm):
-                    self._declared.check_complete()
                     self._changes.now(self._wanted())
         return self._loop
 
@@ -884,6 +918,8 @@ class App:
             self._started = taken_up
             for name, source in self._sources.items():  # what is in these cuts is not to be cut again
                 self._attach(name, source)
+        if self._past.frontier:
+            self._declared.check_none_lost(self._claim.store.catalog().readable.keys() - self._rebuilding)
         self._started = without_gone(self.name, self._started, self._sources, accept=self._asked.accept_loss)
         with active_session_kept(self._jvm):
             assembly, running = self._assembled().started(self._started)
@@ -908,7 +944,7 @@ class App:
 
     def _wanted(self) -> Wanted:
         with self._declaring:
-            declared, asked = self._declared.copied(), tuple(sorted(self._rebuilding))
+            declared, asked = self._declared.copied(), self._asked_anew()
             self._rebuilding.clear()
 
             def assembled() -> Assembly:
@@ -922,6 +958,10 @@ class App:
             names = sorted(name for name in own if name not in known or name in meant)
             return Wanted(declared.version, tuple(names), assembled)
 
+    def _asked_anew(self) -> tuple[str, ...]:
+        """The views that are to be computed anew by request, or for they are others than those that were dropped."""
+        return tuple(sorted(self._rebuilding & self._declared.definitions.keys()))
+
     @property
     def _sources(self) -> dict[str, Source]:
         declared = getattr(self, "_declared", None)
@@ -933,8 +973,7 @@ class App:
         if self._changes is not None and self._changes.version == version:
             return self._changes.assembly
         if self._assembly is None or self._assembly[0] != version:
-            self._declared.check_complete()
-            asked = (*self._asked.rebuild, *sorted(self._rebuilding))
+            asked = (*self._asked.rebuild, *self._asked_anew())
             self._assembly = version, self._assemble(self._declared.copied(), asked)
         return self._assembly[1]
 
@@ -978,6 +1017,7 @@ class App:
         if view in self._declared.definitions and view not in known.readable and self._changes is not None:
             self._changes.check(self._declared.version)
             raise OnItsWay(view)
+        self._declared.check_there(view)
         return known.view(view)
 
     def _load(self, view: str, as_of: int, since: int | None = None, in_order: bool = False) -> DataFrame:

@@ -9,16 +9,30 @@ directly or not, is analysed anew, and if one of them cannot be, nothing is chan
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from slipstream.app.declared import StandIn
-from slipstream.app.definitions import Names, ViewDefinition, check_complete
-from slipstream.core.errors import AsksForRows, NameTaken, ReaderBroken, StillRead, UnknownView, ViewCycle
+from slipstream.app.definitions import Names, ViewDefinition, missing_inputs
+from slipstream.core.errors import (
+    AsksForRows,
+    BadQuery,
+    IsASource,
+    NameTaken,
+    ReaderBroken,
+    SourceStays,
+    StillRead,
+    UnknownInput,
+    UnknownView,
+    ViewCycle,
+    first_line,
+    nearest,
+)
 from slipstream.plan import (
     Catalyst,
     check_deterministic,
@@ -101,11 +115,15 @@ class Declarations:
         if definition.name in self.kept.values():
             raise NameTaken(definition.name, "view of the kept rows of a source")
         name = definition.name
+        waited = any(view.name == name for view in self.waiting)
+        if name not in self.definitions and not waited:
+            self.names.check_free(name)
+        self._check_circle(definition)
         if may_replace:
             self.replacing.add(name)
         if name in self.definitions:
             return self._again(definition, may_replace=may_replace)
-        if any(view.name == name for view in self.waiting):  # what it meant was not known yet
+        if waited:  # what it meant was not known yet
             self.waiting = [view for view in self.waiting if view.name != name]
         else:
             self.names.take(name, "view")
@@ -119,7 +137,9 @@ class Declarations:
         readers = [view.name for view in self._all() if name in view.inputs]
         if name in self.kept.values():
             raise UnknownView(name, self.definitions.keys() - {*self.kept.values()})
-        if name not in self.sources and readers:
+        if name in self.sources:
+            raise SourceStays(name, {*readers} - {*self.kept.values()})
+        if readers:
             raise StillRead(name, readers)
         if name in self.definitions:
             del self.definitions[name], self.views[name]
@@ -134,16 +154,49 @@ class Declarations:
         self.replacing.discard(name)
         self.version += 1
 
-    def check_complete(self) -> None:
-        check_complete(self.waiting, self.placeholders)
+    def waits(self) -> dict[str, str]:
+        """The views that wait, and in words for what."""
+        missing = missing_inputs(self.waiting, self.placeholders)
+        return {name: self._awaited(inputs) for name, inputs in missing.items()}
+
+    def check_there(self, name: str) -> None:
+        """Raise if a view waits."""
+        missing = missing_inputs(self.waiting, self.placeholders)
+        if name in missing:
+            raise UnknownInput(name, self._awaited(missing[name]), self._known)
+
+    def check_readable(self, names: Iterable[str]) -> None:
+        """Raise if SQL names a view that waits, or a source, and Spark has nothing of that name."""
+        for name in map(self.names.known_as, names):
+            if self._exists(name):
+                continue
+            self.check_there(name)
+            if name in self.sources:
+                raise IsASource(name, self.definitions.keys() - {*self.kept.values()})
+
+    def check_none_lost(self, computed: Collection[str]) -> None:
+        """Raise if a view waits that the store has: it would be dropped for a name that is not there yet."""
+        for name, awaited in self.waits().items():
+            if name in computed:
+                raise UnknownInput(name, awaited, self._known, computed=True)
+
+    @property
+    def _known(self) -> set[str]:
+        """What views can read."""
+        return self.placeholders.keys() - {*self.kept.values()}
+
+    def _awaited(self, names: Iterable[str]) -> str:
+        return ", ".join(nearest(name, self._known) for name in names)
 
     def from_sql(self, name: str, text: str) -> ViewDefinition:
         """A view whose query is SQL."""
-        check_sql(self.catalyst, name, text)
-        mentioned = [each for each in self.catalyst.relations(text) if not self._is_table(each)]
+        with _told_of(name):
+            check_sql(self.catalyst, name, text)
+            mentioned = [each for each in self.catalyst.relations(text) if not self._is_table(each)]
 
         def query(*frames: DataFrame) -> DataFrame:
-            return self.with_names(dict(zip(mentioned, frames, strict=True)), text)
+            with _told_of(name):
+                return self.with_names(dict(zip(mentioned, frames, strict=True)), text)
 
         return ViewDefinition(name, tuple(self.names.known_as(each) for each in mentioned), query)
 
@@ -187,6 +240,7 @@ class Declarations:
         refused waits no longer, and its name is free; the others are none the worse.
         """
         refused: Exception | None = None
+        self.waiting = [self._by_its_names(view) for view in self.waiting]
         while (view := next(filter(self._ready, self.waiting), None)) is not None:
             self.waiting.remove(view)
             try:
@@ -198,6 +252,10 @@ class Declarations:
                 refused = refused or error
         if refused is not None:
             raise refused
+
+    def _by_its_names(self, view: ViewDefinition) -> ViewDefinition:
+        """A view that reads what it reads under the names that it was declared with."""
+        return replace(view, inputs=tuple(self.names.known_as(each) for each in view.inputs))
 
     def _ready(self, view: ViewDefinition) -> bool:
         return all(each in self.placeholders for each in view.inputs)
@@ -220,7 +278,8 @@ class Declarations:
             frame = _made(view, placeholders)
         check_deterministic(catalyst, view.name, catalyst.analysed(frame))
         known = {catalyst.leaf_of(each) for each in placeholders.values()}
-        plan = maintainable(catalyst, frame)
+        with _told_of(view.name):
+            plan = maintainable(catalyst, frame)
         check_types(catalyst, view.name, plan)
         late: list[str] = []
         if view.maintain == "recompute":
@@ -234,8 +293,9 @@ class Declarations:
 
     def _again(self, definition: ViewDefinition, *, may_replace: bool) -> DataFrame:
         name = definition.name
-        self._check_circle(definition)
-        check_complete([definition], self.placeholders)
+        missing = missing_inputs([*self.waiting, definition], self.placeholders)[name]
+        if missing:
+            raise UnknownInput(name, self._awaited(missing), self._known - {name})
         now, before = self._analysed(definition, self.placeholders), self.definitions[name]
         if definition.maintain == before.maintain and self._means_the_same(self.views[name], now.frame):
             if definition.on_error != before.on_error:
@@ -286,18 +346,24 @@ class Declarations:
         """A view over what another comes to be, or an error that names both."""
         try:
             return self._analysed(view, {**self.placeholders, **fresh})
-        except AnalysisException as error:
-            raise ReaderBroken(replaced, view.name, text_of(error)) from None
+        except (AnalysisException, BadQuery) as error:
+            said = error.said if isinstance(error, BadQuery) else text_of(error)
+            raise ReaderBroken(replaced, view.name, said) from None
 
     def _check_circle(self, definition: ViewDefinition) -> None:
-        """Raise if a view that is replaced would come to read itself."""
-        paths = [[definition.name, each] for each in definition.inputs]
+        """Raise if a view would come to read itself, be it once that is there which others wait for."""
+        own = definition.name.lower()
+        reads = {view.name.lower(): view.inputs for view in self._all()} | {own: definition.inputs}
+        seen = set[str]()
+        paths = [[definition.name]]
         while paths:
             path = paths.pop()
-            if path[-1] == definition.name:
-                raise ViewCycle(path)
-            following = self.definitions.get(path[-1])
-            paths += [[*path, each] for each in following.inputs] if following is not None else []
+            for each in reads.get(path[-1].lower(), ()):
+                if each.lower() == own:
+                    raise ViewCycle([*path, definition.name])
+                if each.lower() not in seen:
+                    seen.add(each.lower())
+                    paths.append([*path, each])
 
     def _in_order(self) -> list[str]:
         """The views, each after those that it reads."""
@@ -325,6 +391,18 @@ class Declarations:
             replacing=set(self.replacing),
             kept=dict(self.kept),
         )
+
+
+@contextmanager
+def _told_of(view: str) -> Iterator[None]:
+    """What Spark says of a query is said of the view; where in its text, too, but not with which plan."""
+    try:
+        yield
+    except PySparkException as error:
+        said = text_of(error)
+        raise BadQuery(
+            view, said.strip() if isinstance(error, ParseException) else first_line(said)
+        ) from None
 
 
 def _made(view: ViewDefinition, placeholders: Mapping[str, DataFrame]) -> DataFrame:

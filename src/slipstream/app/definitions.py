@@ -1,14 +1,15 @@
 """What an app is made of: sources and views, by name, and who reads whom.
 
 A view may be declared before what it reads. It is analysed, and refused if it cannot be maintained, as soon
-as all its inputs are known; what is still missing when the app runs is an error, as is a circle.
+as all its inputs are known; until then it waits, and the app runs without it. No view reads itself, whatever
+is declared later: what would close a circle is refused.
 """
 
 from __future__ import annotations
 
 import inspect
 import keyword
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import FunctionType
@@ -16,7 +17,7 @@ from typing import Literal
 
 from pyspark.sql import DataFrame
 
-from slipstream.core.errors import BadName, LongName, NameTaken, NoFrame, UnknownInput, ViewCycle
+from slipstream.core.errors import BadName, LongName, NameTaken, NoFrame
 from slipstream.plan.functions import digest
 from slipstream.sources import Source
 
@@ -53,7 +54,12 @@ class Names:
         self._kinds: dict[str, str] = {}
 
     def take(self, name: str, kind: str) -> None:
-        if not name.isidentifier() or keyword.iskeyword(name) or name.startswith("_"):
+        if (
+            not isinstance(name, str)
+            or not name.isidentifier()
+            or keyword.iskeyword(name)
+            or name.startswith("_")
+        ):
             raise BadName(name)
         if len(name.encode()) > _LONGEST:
             raise LongName(name, _LONGEST)
@@ -82,23 +88,16 @@ def inputs_of(query: Query) -> tuple[str, ...]:
     return tuple(inspect.signature(query).parameters)
 
 
-def check_complete(waiting: Iterable[ViewDefinition], known: Iterable[str]) -> None:
-    """Raise for the first view whose inputs never came: a circle, or a name that nothing has."""
+def missing_inputs(waiting: Iterable[ViewDefinition], known: Collection[str]) -> dict[str, tuple[str, ...]]:
+    """What nothing has the name of, for each view that waits for it: because it reads it, or a view that waits."""
     views = {view.name: view for view in waiting}
-    there = {*known, *views}
-    for view in views.values():
-        for name in view.inputs:
-            if name not in there:
-                raise UnknownInput(view.name, name, there - {view.name})
-    for view in views.values():
-        path = [view.name]
-        while True:
-            following = [name for name in views[path[-1]].inputs if name in views]
-            if not following:
-                break
-            if following[0] in path:
-                raise ViewCycle([*path[path.index(following[0]) :], following[0]])
-            path.append(following[0])
+
+    def missing(name: str) -> dict[str, None]:
+        if name in views:
+            return {each: None for read in views[name].inputs for each in missing(read)}
+        return {} if name in known else {name: None}
+
+    return {name: tuple(missing(name)) for name in views}
 
 
 def given_as(source: Source, *more: object) -> tuple[object, ...]:

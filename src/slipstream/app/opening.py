@@ -6,13 +6,16 @@ import dataclasses
 import logging
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from pathlib import Path
 from typing import Literal
 
 from slipstream.core.errors import (
+    BadAppOption,
     InputGone,
     RecoveryWarning,
+    SlipstreamError,
     StoreNotWritable,
     StoreReadOnly,
     StoreUnreadable,
@@ -27,6 +30,31 @@ from slipstream.store.store import Claim, Store, claim_store
 _LOG = logging.getLogger("slipstream.engine")
 
 _standing_by: ContextVar[Literal["", "standing by", "looking"]] = ContextVar("standing_by", default="")
+
+
+def check_options(name: object, shards: object, replicas: object) -> None:
+    """Raise for what an app cannot be opened with."""
+    if not isinstance(name, str) or not name.strip():
+        raise BadAppOption(f"an app cannot be called {name!r}", "give it a name, such as App('shop', ...)")
+    if shards is not None and (isinstance(shards, bool) or not isinstance(shards, int) or shards < 1):
+        raise BadAppOption(
+            f"shards={shards!r} is no number of shards", "give 1 or more, or leave it out for one a core"
+        )
+    if isinstance(replicas, str):
+        raise BadAppOption(f"replicas={replicas!r} is one text", f"give a list: replicas=[{replicas!r}]")
+
+
+def check_on_its_own(root: Path) -> None:
+    """Raise for a store that would be in the folder of another one, which takes what it does not know for rubbish."""
+    for folder in root.absolute().parents:
+        other = None
+        with suppress(SlipstreamError, OSError):  # nothing that can be told to be one
+            other = Store.at(folder).identity()
+        if other is not None:
+            raise BadAppOption(
+                f"the store '{root}' would be inside of '{folder}', which is the store of the app '{other.app}'",
+                "give each app a store of its own, one beside the other",
+            )
 
 
 @contextmanager

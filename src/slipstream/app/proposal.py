@@ -7,7 +7,7 @@ computed; an estimate, as these computed all views and a change computes some.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -23,7 +23,7 @@ from slipstream.store.lineage import read_whole
 from slipstream.store.store import Store
 from slipstream.trace import Span, TraceReader
 
-What = Literal["goes on", "new", "tried again", "replaced", "computed anew", "dropped"]
+What = Literal["goes on", "new", "tried again", "replaced", "computed anew", "dropped", "waits"]
 _LARGEST = 10  # epochs, of those with most rows, that tell the rate
 _SHOWN = 5
 _COUNTED = 1 << 20  # rows, of those that are stored, up to which those that are there are counted
@@ -31,8 +31,9 @@ _COUNTED = 1 << 20  # rows, of those that are stored, up to which those that are
 
 @dataclass(frozen=True)
 class ViewProposal:
-    """One view. why: what is known of why it means something else. reads: its inputs, where it is computed. consent:
-    whether it is to be replaced and nobody has agreed to that.
+    """One view. why: what is known of why it means something else, or what it waits for. reads: its inputs, where it is
+    computed. consent: whether it is to be replaced and nobody has agreed to that. lost: whether it waits, and the store
+    has it, so that nothing can be begun without losing it.
     """
 
     name: str
@@ -40,6 +41,7 @@ class ViewProposal:
     why: tuple[str, ...] = ()
     reads: tuple[str, ...] = ()
     consent: bool = False
+    lost: bool = False
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,8 @@ class Proposal:
     @property
     def possible(self) -> bool:
         """Whether all input is there, and everybody has agreed."""
-        return not any(each.gone for each in self.inputs) and not any(view.consent for view in self.views)
+        hindered = any(view.consent or view.lost for view in self.views)
+        return not hindered and not any(each.gone for each in self.inputs)
 
     @property
     def _why_unknown(self) -> str:
@@ -91,6 +94,8 @@ class Proposal:
         width = max((len(view.name) for view in self.views), default=0)
         for view in self.views:
             why = f" ({'; '.join(view.why)})" if view.why else ""
+            if view.what == "waits":
+                why = f" for {', '.join(view.why)}"
             reads = f", from {', '.join(view.reads)}" if view.reads else ""
             told.append(f"  {view.name:<{width}}  {view.what}{why}{reads}")
         for each in self.inputs:
@@ -114,6 +119,12 @@ class Proposal:
                 f"to be agreed to: {', '.join(asked)} would be replaced (slipstream run FILE.py --replace, or "
                 "app.view(..., replace=True))"
             )
+        for view in self.views:
+            if view.lost:
+                told.append(
+                    f"to be mended: '{view.name}' waits, and the store has rows and history of it: declare what it "
+                    f"waits for, or correct the name; app.drop('{view.name}') has them dropped"
+                )
         for source, files in self.unbuildable.items():
             told.append(
                 f"source '{source}': {files} of its files are gone, so a view that reads it can be neither added nor "
@@ -122,13 +133,22 @@ class Proposal:
         return told
 
 
-def propose(assembly: Assembly, store: Store) -> Proposal:
-    """What these declarations would do to a store."""
+def propose(
+    assembly: Assembly, store: Store, waits: Mapping[str, str] | None = None, new: Collection[str] = ()
+) -> Proposal:
+    """What these declarations would do to a store. waits: views that wait, and for what. new: those of them that are
+    not what the store has under their names.
+    """
     there = store.root.is_dir() and store.identity() is not None
     past = read_whole(store.disk) if there else History()
     catalog = store.catalog() if past.frontier else Catalog()
     rebuild, agreed = assembly.proposed(catalog.views, store, past.frontier)
     views = _views(assembly, catalog, rebuild, agreed) if past.frontier else _first(assembly)
+    lost = {name for name in waits or {} if name in catalog.readable and name not in new}
+    views = (
+        *(view for view in views if view.name not in lost),
+        *(ViewProposal(name, "waits", (why,), lost=name in lost) for name, why in (waits or {}).items()),
+    )
     gone = {name: _gone(source, past, name) for name, source in assembly.setup.sources.items()}
     inputs = _inputs(assembly, catalog, rebuild, past, store, gone)
     rows = [each.rows for each in inputs]

@@ -23,12 +23,13 @@ Now = tuple[int, DataFrame, str | None]
 @dataclass(frozen=True)
 class Told:
     """What an app tells of itself. state: "running", "not running", "not run yet" or "closed". declared: its views and
-    sources, each with its kind.
+    sources, each with its kind. waits: its views that wait, and for what.
     """
 
     name: str
     state: str
     declared: Mapping[str, str]
+    waits: Mapping[str, str]
     error: BaseException | None
     status: Callable[[], Status]
     backlog: Callable[[], Mapping[str, Backlog]]
@@ -47,6 +48,7 @@ def app_picture(told: Told, clock: Clock) -> AppPicture:
         state=told.state,
         now=clock.now(),
         declared={name: kind for name, kind in told.declared.items() if name not in known},
+        waits=told.waits,
         waiting=told.backlog() if told.state == "not running" else {},
         error=None if told.error is None else _said(told.error),
     )

@@ -74,7 +74,8 @@ class ViewPicture:
 @dataclass(frozen=True)
 class AppPicture:
     """An app. declared: views and sources that the store does not know yet, each with its kind. waiting: input that was
-    not taken yet, where that can be known. error: why the last run ended, if it failed.
+    not taken yet, where that can be known. error: why the last run ended, if it failed. waits: views that wait for what
+    is not declared yet, and for what.
     """
 
     status: Status
@@ -83,6 +84,7 @@ class AppPicture:
     declared: Mapping[str, str] = field(default_factory=dict)
     waiting: Mapping[str, Backlog] = field(default_factory=dict)
     error: str | None = None
+    waits: Mapping[str, str] = field(default_factory=dict)
 
 
 def app_html(picture: AppPicture) -> str:
@@ -100,7 +102,7 @@ def app_html(picture: AppPicture) -> str:
     for problem in (picture.error, status.problem, status.waiting):
         if problem:
             parts.append(f'<pre class="ss-bad">{escape(without_secrets(problem.strip()))}</pre>')
-    parts.append(_views(status, picture.declared))
+    parts.append(_views(status, picture.declared, picture.waits))
     parts.append(_sources(status, picture.declared))
     parts.append(_frontiers(status))
     return _framed(parts)
@@ -172,9 +174,13 @@ def fresh(before: Sequence[tuple[object, ...]], now: Sequence[tuple[object, ...]
     return frozenset(found)
 
 
-def _views(status: Status, declared: Mapping[str, str]) -> str:
+def _views(status: Status, declared: Mapping[str, str], waits: Mapping[str, str]) -> str:
     rows = [[*_view(each), _reach(each, status.epoch)] for each in status.views]
     rows += [[escape(name), "not computed yet", "", ""] for name, kind in declared.items() if kind == "view"]
+    rows += [
+        [escape(name), f'<span class="ss-wait">waits for {escape(_cut(awaited))}</span>', "", ""]
+        for name, awaited in waits.items()
+    ]
     return _listed(["view", "rows", "size", "time travel, epochs"], rows, numbers={1, 2})
 
 

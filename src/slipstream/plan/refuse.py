@@ -7,10 +7,11 @@ optimiser folds a clock to a constant.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 
 from slipstream.core.columns import INSTEAD, field_twice, has_untyped_keys, type_in
-from slipstream.core.errors import CannotMaintain
+from slipstream.core.errors import CannotMaintain, NotAQuery
 from slipstream.plan.catalyst import Catalyst, Expr, Node
 from slipstream.plan.eventtime import follows
 from slipstream.plan.kinds import CONSTANTS, IDENTITY, LIMITS, PASSING, TABLE_FUNCTIONS
@@ -46,6 +47,19 @@ _CLOCKS = {
     "CurrentBatchTimestamp",
     "CurrentTimeZone",
 }
+_OF_THE_SESSION = {
+    "CurrentUser",
+    "CurrentDatabase",
+    "CurrentCatalog",
+    "CurrentPath",
+    "SparkVersion",
+    "VariableReference",
+}
+_SPECIAL = re.compile(
+    r"""\b(?:date|timestamp(?:_ltz|_ntz)?)\s*(['"])\s*(?:now|today|tomorrow|yesterday)\b.*?\1""",
+    re.IGNORECASE,
+)
+"""Literals that Spark's parser makes of the clock, so that no plan tells them from others."""
 _TABLES = {
     "LogicalRelation",
     "DataSourceV2Relation",
@@ -56,7 +70,11 @@ _TABLES = {
 
 
 def check_sql(catalyst: Catalyst, view: str, text: str) -> None:
-    """Refuse SQL that Spark would take as something less."""
+    """Refuse SQL that is no query, before Spark is given it, which would run it; and SQL that it takes as less."""
+    if (command := catalyst.command_in(text)) is not None:
+        raise NotAQuery(view, command)
+    if (special := _SPECIAL.search(text)) is not None:
+        raise _by_the_clock(view, special[0])
     if catalyst.has_watermark(text):
         raise CannotMaintain(
             view,
@@ -87,11 +105,14 @@ def check_deterministic(catalyst: Catalyst, view: str, analysed: Node) -> None:
 def _check_expression(catalyst: Catalyst, view: str, part: Expr) -> None:
     kind = catalyst.kind(part)
     if kind in _CLOCKS:
+        raise _by_the_clock(view, catalyst.sql(part))
+    if kind in _OF_THE_SESSION:
         raise CannotMaintain(
             view,
             catalyst.sql(part),
-            "it is a different value whenever it is asked, and would be frozen at the time the view was defined",
-            "carry a timestamp in the input, or compare with the clock where the view is read (app.sql)",
+            "it follows from the session that asks, not from input, and would be frozen at what it was when the view "
+            "was defined",
+            "write down the value that is meant, or ask for it where the view is read (app.sql)",
         )
     if kind == "PythonUDTF" and not catalyst.udf_deterministic(part):
         raise CannotMaintain(
@@ -114,6 +135,15 @@ def _check_expression(catalyst: Catalyst, view: str, part: Expr) -> None:
             "it gives another value each time it is computed, so what was added could never be taken away",
             "derive the value from the row, for example xxhash64(key) in place of rand() or uuid()",
         )
+
+
+def _by_the_clock(view: str, what: str) -> CannotMaintain:
+    return CannotMaintain(
+        view,
+        what,
+        "it is a different value whenever it is asked, and would be frozen at the time the view was defined",
+        "carry a timestamp in the input, or compare with the clock where the view is read (app.sql)",
+    )
 
 
 def check_types(catalyst: Catalyst, view: str, plan: Node) -> None:

@@ -66,7 +66,7 @@ from slipstream.core.columns import (
     repeated,
     type_in,
 )
-from slipstream.core.errors import BadSourceOption, SourceNotAttached, UnknownColumn
+from slipstream.core.errors import BadSourceOption, SourceNotAttached, UnknownColumn, listed
 from slipstream.sources.operations import with_hints
 
 JSON = Any
@@ -238,8 +238,9 @@ class Source(ABC):
 
     @property
     def can_reject(self) -> bool:
-        """Whether `frame` has the column `BAD`."""
-        return bool(self.changes.hidden)
+        """Whether `frame` has the column `BAD`. Known before the schema is."""
+        diff, op, _ = self._options
+        return diff is not None or op is not None
 
     @property
     def goes_by_zone(self) -> bool:
@@ -269,6 +270,13 @@ class Source(ABC):
         self._name = name
         self._spark = spark
         self._resolve()
+        names = [field.name.lower() for field in self.schema]
+        if (twice := repeated(names)) is not None and spark.conf.get("spark.sql.caseSensitive") != "true":
+            both = listed(field.name for field in self.schema if field.name.lower() == twice)
+            raise BadSourceOption(
+                f"the columns {both} of '{name}' differ in case only, and Spark does not tell them apart",
+                "give each column a name of its own, or set spark.sql.caseSensitive to true",
+            )
 
     def folded(self, before: JSON, ranges: Sequence[JSON]) -> JSON:
         """A summary of ranges, oldest first, that come after those of which `before` is the summary (None: there are

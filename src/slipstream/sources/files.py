@@ -11,9 +11,10 @@ CSV source has, right above the file scan, a filter that is always true, mention
 deterministic in Spark's eyes: no column can be pruned and no other filter pushed below it. Its first term decides, so
 it costs next to nothing.
 
-The columns of a file are checked when it is cut: one that lacks a column, or is not of its format at all, is a single
-bad row, without a line. With `missing="null"` the column is NULL instead, as in Spark, and as a key that is absent from
-JSON always is. CSV files with a header are read by their own header, in whatever order its columns are.
+The columns of a file are checked when it is cut: one that lacks a column, has one of a type that Spark cannot read as
+the declared one, or is not of its format at all, is a single bad row, without a line. With `missing="null"` a column
+that is not there is NULL instead, as in Spark, and as a key that is absent from JSON always is. CSV files with a header
+are read by their own header, in whatever order its columns are.
 
 A row of JSON that is not UTF-8 cannot be read, and is bad. In CSV and text Spark takes such bytes as they come, and so
 does this.
@@ -31,15 +32,18 @@ from typing import Literal, get_args
 import pyarrow as pa
 import pyarrow.orc
 import pyarrow.parquet
+from pyspark.errors import PySparkTypeError
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import LongType, StringType, StructField, StructType
+from pyspark.sql.pandas.types import from_arrow_type
+from pyspark.sql.types import DataType, LongType, StringType, StructField, StructType
 
 from slipstream.core.clock import Clock, SystemClock
 from slipstream.core.columns import BAD, INTERNAL, quoted
 from slipstream.core.durations import seconds
 from slipstream.core.errors import (
     BadSourceOption,
+    ColumnOfAnotherType,
     FileChanged,
     FileMissing,
     MissingColumn,
@@ -67,6 +71,10 @@ PATH, BLOCK, ROW, TEXT, NULLS, MARK, UNREAD, DECODED = (
     f"{INTERNAL}{each}" for each in ("path", "block", "row", "text", "nulls", "mark", "unread", "decoded")
 )
 ARCHIVE = "_archive"
+_REFUSED = re.compile(
+    "(SchemaColumnConvertNotSupported|IllegalEvolution|Analysis|ClassCast|UnsupportedOperation)Exception"
+)
+"""Why Spark does not read a column of a file as another type."""
 _PLAIN = re.compile(r"[\w.,=+-]*", re.ASCII)
 
 AfterSafe = Literal["keep", "delete", "archive"]
@@ -102,6 +110,11 @@ class Files(Source):
         missing: Missing,
     ) -> None:
         self.path = self.input_folder = _local(path)
+        if self.path.is_file():
+            raise BadSourceOption(
+                f"'{path}' is a file, and a source reads the files of a folder",
+                f"give its folder: sl.files('{self.path.parent}', ..., pattern='{self.path.name}')",
+            )
         self.format = format
         self.options = {name: _text(value) for name, value in (options or {}).items()}
         self.on_bad = on_bad
@@ -122,6 +135,7 @@ class Files(Source):
         self._listing = Listing(
             self.path, pattern, seconds(settle), clock, self._file_changed, in_order=key is not None
         )
+        self._readable: dict[tuple[object, ...], bool] = {}
         self._templates: dict[Layout, FilesTemplate] = {}
         self._header = format == "csv" and self._option("header", "false").lower() == "true"
         super().__init__(schema, diff, op, key)
@@ -434,6 +448,10 @@ class Files(Source):
             if self.on_bad == "fail":
                 raise NotOfTheFormat(self.name, str(path), self.format, str(error)) from None
             return wrong
+        return self._lacking(path, found) or self._of_other_types(path)
+
+    def _lacking(self, path: Path, found: Sequence[str]) -> str | None:
+        """What is wrong with a file that lacks columns."""
         if self._missing == "null":
             return None
         missing = [name for name in self.schema.fieldNames() if name not in found]
@@ -446,13 +464,65 @@ class Files(Source):
             raise MissingColumn(self.name, f"the file {path}", missing, found)
         return f"it has no column {listed(missing)}; it has {listed(found)}"
 
+    def _of_other_types(self, path: Path) -> str | None:
+        """What is wrong with a file of which Spark cannot read a column as what is declared. Spark reads many types as
+        others, so where they are not the same it is asked, once for all files of these types.
+        """
+        others = self._other_types(path) if self.format in COLUMNAR else {}
+        if not others:
+            return None
+        kinds = (*others.items(), *self._physical_types(path))
+        if kinds not in self._readable:
+            readable = self._can_read(path, list(others))
+            if readable is None:
+                return None
+            self._readable[kinds] = readable
+        if self._readable[kinds]:
+            return None
+        told = [
+            f"its column '{name}' is of type {_told(found)}, and declared as {type_name(self.schema[name].dataType)}"
+            for name, found in others.items()
+        ]
+        if self.on_bad == "fail":
+            raise ColumnOfAnotherType(self.name, str(path), "; ".join(told))
+        return "; ".join(told)
+
+    def _other_types(self, path: Path) -> dict[str, pa.DataType]:
+        """The declared columns that a file has as another type, as far as that can be told."""
+        fold = str if self._case_sensitive() else str.lower
+        there = {fold(field.name): field.type for field in self._arrow_schema(path)}
+        types = {field.name: there.get(fold(field.name)) for field in self.schema}
+        return {
+            name: found
+            for name, found in types.items()
+            if found is not None and not _is_plainly(found, self.schema[name].dataType)
+        }
+
+    def _physical_types(self, path: Path) -> Sequence[str]:
+        """How a file keeps its columns, where that says more than Arrow does."""
+        if self.format != "parquet":
+            return ()
+        schema = pyarrow.parquet.read_metadata(path).schema
+        return [schema.column(i).physical_type for i in range(len(schema))]
+
+    def _can_read(self, path: Path, columns: Sequence[str]) -> bool | None:
+        """Whether Spark reads columns of a file as they are declared; None where that is not known yet."""
+        schema = StructType([self.schema[name] for name in columns])
+        reader = self.spark.read.format(self.format).options(**self.options).schema(schema)
+        try:
+            return True if reader.load(_literally(path)).take(1) else None
+        except Exception as error:
+            # What is the system's fault, and not the file's, is for the epoch to say.
+            return False if _REFUSED.search(str(error)) else None
+
     def _columns(self, path: Path) -> Sequence[str]:
         """The columns that a file says it has."""
+        return self._csv_header(path) if self.format == "csv" else self._arrow_schema(path).names
+
+    def _arrow_schema(self, path: Path) -> pa.Schema:
         if self.format == "parquet":
-            return [str(name) for name in pyarrow.parquet.read_schema(path).names]
-        if self.format == "orc":
-            return [str(name) for name in pyarrow.orc.ORCFile(path).schema.names]
-        return self._csv_header(path)
+            return pyarrow.parquet.read_schema(path)
+        return pyarrow.orc.ORCFile(path).schema
 
     def _case_sensitive(self) -> bool:
         return self.spark.conf.get("spark.sql.caseSensitive") == "true"
@@ -543,6 +613,26 @@ def _local(path: str | Path) -> Path:
             "mount it, or use sl.ranged() or sl.stream() with a reader for that storage",
         )
     return Path(text).expanduser().absolute()
+
+
+def _plain(found: pa.DataType) -> DataType | None:
+    """The type that a column of a file is of and no other, as far as Arrow tells."""
+    if pa.types.is_timestamp(found) and found.unit != "us":
+        return None
+    try:
+        return from_arrow_type(found)
+    except PySparkTypeError:
+        return None
+
+
+def _is_plainly(found: pa.DataType, declared: DataType) -> bool:
+    plain = _plain(found)
+    return plain is not None and plain.simpleString() == declared.simpleString()
+
+
+def _told(found: pa.DataType) -> str:
+    plain = _plain(found)
+    return str(found) if plain is None else type_name(plain)
 
 
 def _literally(path: Path) -> str:

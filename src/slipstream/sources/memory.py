@@ -154,6 +154,8 @@ class Memory(Source):
 
     def left(self, range: JSON) -> tuple[JSON | None, tuple[str, ...]]:  # noqa: A002
         """A range has no holes: what is gone of it is named in it."""
+        if self._folder is None:  # in a process that only looks on
+            return range, ()
         gone = []
         for number in _numbers(range):
             try:

@@ -3,13 +3,14 @@
 An error says what is wrong, in which view or step, what was got, and what to do. Each text is tested.
 """
 
-from slipstream.core.errors.base import SlipstreamError, listed
+from slipstream.core.errors.base import SlipstreamError, first_line, listed, nearest
 from slipstream.core.errors.input import (
     AnotherSource,
     BadInput,
     BadRow,
     BadSourceOption,
     BadWatermark,
+    ColumnOfAnotherType,
     DamagedSummary,
     FileChanged,
     FileMissing,
@@ -54,6 +55,7 @@ from slipstream.core.errors.recovery import (
 )
 from slipstream.core.errors.settings import (
     AppRunsItself,
+    BadAppOption,
     BadDurability,
     BadDuration,
     JavaHomeNotWritable,
@@ -118,6 +120,7 @@ from slipstream.core.errors.views import (
     AppRuns,
     AsksForRows,
     BadName,
+    BadQuery,
     BadViewOption,
     CannotMaintain,
     ChangeFailed,
@@ -129,9 +132,11 @@ from slipstream.core.errors.views import (
     LongName,
     NameTaken,
     NoFrame,
+    NotAQuery,
     OnItsWay,
     Placeholder,
     ReaderBroken,
+    SourceStays,
     StandingBy,
     StillRead,
     SumOverflow,
@@ -139,6 +144,7 @@ from slipstream.core.errors.views import (
     UnknownView,
     ViewChanged,
     ViewCycle,
+    WaitingWarning,
     WaitsForItself,
 )
 
@@ -148,11 +154,13 @@ __all__ = [
     "AppRuns",
     "AppRunsItself",
     "AsksForRows",
+    "BadAppOption",
     "BadDurability",
     "BadDuration",
     "BadInput",
     "BadLayer",
     "BadName",
+    "BadQuery",
     "BadReadOption",
     "BadReplica",
     "BadRow",
@@ -167,6 +175,7 @@ __all__ = [
     "ChangeFailed",
     "ChangeHalfDone",
     "ChecksumMismatch",
+    "ColumnOfAnotherType",
     "ColumnsReplaced",
     "DamagedDocument",
     "DamagedLayer",
@@ -205,6 +214,7 @@ __all__ = [
     "NoFrame",
     "NoJava",
     "NoKey",
+    "NotAQuery",
     "NotAReplica",
     "NotAStore",
     "NotOfTheFormat",
@@ -225,6 +235,7 @@ __all__ = [
     "SlipstreamError",
     "SourceClosed",
     "SourceNotAttached",
+    "SourceStays",
     "SparkConnectSession",
     "StandingBy",
     "StillRead",
@@ -265,7 +276,10 @@ __all__ = [
     "UnreadableName",
     "ViewChanged",
     "ViewCycle",
+    "WaitingWarning",
     "WaitsForItself",
     "WouldLose",
+    "first_line",
     "listed",
+    "nearest",
 ]

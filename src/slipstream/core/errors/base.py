@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
+from difflib import get_close_matches
 
 
 class SlipstreamError(Exception):
@@ -17,6 +18,13 @@ class SlipstreamError(Exception):
 def listed(names: Iterable[str]) -> str:
     """Names for an error message: sorted, quoted, or "none"."""
     return ", ".join(f"'{name}'" for name in sorted(names)) or "none"
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """A name that somebody has written, and in brackets which of those that there are may be meant."""
+    spelt = {each.lower(): each for each in known}
+    alike = get_close_matches(name.lower(), spelt, n=1)
+    return f"'{name}' (is it '{spelt[alike[0]]}'?)" if alike else f"'{name}'"
 
 
 def first_line(text: str) -> str:

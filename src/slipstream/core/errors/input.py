@@ -97,6 +97,17 @@ class MissingColumn(SlipstreamError):
         )
 
 
+class ColumnOfAnotherType(SlipstreamError):
+    """A file has a column of a type that cannot be read as the declared one."""
+
+    def __init__(self, source: str, path: str, told: str) -> None:
+        super().__init__(
+            f"Source '{source}': the file {path} cannot be read with this schema=: {told}. Correct the schema=, take "
+            "the file out of the folder, or declare on_bad='reject' to have it named in the view "
+            f"'{source}_rejected'."
+        )
+
+
 class BadRow(SlipstreamError):
     """A row given to a memory source does not fit its schema."""
 

@@ -101,6 +101,13 @@ class QueryFailed(SlipstreamError):
         super().__init__(f"the query cannot be answered. Spark says: {said}")
 
 
+class BadAppOption(SlipstreamError):
+    """An app was opened with options that make no sense."""
+
+    def __init__(self, what: str, remedy: str) -> None:
+        super().__init__(f"{what}. To do: {remedy}.")
+
+
 class BadDurability(SlipstreamError):
     def __init__(self, what: str, remedy: str) -> None:
         super().__init__(f"{what}. To do: {remedy}.")

@@ -40,6 +40,24 @@ class HoldNeedsInput(SlipstreamError):
         )
 
 
+class BadQuery(SlipstreamError):
+    """Spark cannot take the query of a view."""
+
+    def __init__(self, view: str, said: str) -> None:
+        self.said = said
+        super().__init__(f"view '{view}': Spark cannot take its query. {said}")
+
+
+class NotAQuery(SlipstreamError):
+    """The SQL text of a view does something, where it should ask for rows."""
+
+    def __init__(self, view: str, what: str) -> None:
+        super().__init__(
+            f"view '{view}': its SQL is no query ({what}), and was not run. Write a SELECT here, and give commands to "
+            "spark.sql(...)."
+        )
+
+
 class CannotMaintain(SlipstreamError):
     """A query, or a part of it, that cannot be kept up to date incrementally."""
 
@@ -176,10 +194,29 @@ class UnknownView(SlipstreamError):
 
 
 class UnknownInput(SlipstreamError):
-    def __init__(self, view: str, name: str, known: Iterable[str]) -> None:
+    """A view is asked for that waits for an input, or would wait for one."""
+
+    def __init__(self, view: str, awaited: str, known: Iterable[str], *, computed: bool = False) -> None:
+        """computed: whether the store has the view already."""
+        kept = (
+            f" The store has rows and history of '{view}', which would be dropped: app.drop('{view}') has that done."
+            if computed
+            else ""
+        )
         super().__init__(
-            f"view '{view}' reads '{name}', which is no source or view of this app. There are: {listed(known)}. "
-            "Declare it with app.source or app.view, or correct the name."
+            f"view '{view}' waits for {awaited}, which is no source or view of this app. There are: {listed(known)}. "
+            f"Declare it with app.source or app.view, or correct the name.{kept}"
+        )
+
+
+class WaitingWarning(UserWarning):
+    """An app runs without views that wait for an input."""
+
+    def __init__(self, app: str, waits: Mapping[str, str]) -> None:
+        told = "; ".join(f"'{view}' waits for {awaited}" for view, awaited in waits.items())
+        super().__init__(
+            f"{app}: not all views are computed: {told}. Declare what is missing with app.source or app.view, or "
+            "correct the name. The other views run."
         )
 
 
@@ -242,6 +279,16 @@ class NoFrame(SlipstreamError):
             "Column": "Select it from its DataFrame: frame.select(column).",
         }.get(type(got).__name__, "Return what spark.sql(...) or a method of one of its inputs gives.")
         super().__init__(f"view '{view}': its function must return a DataFrame, and returned {kind}. {hint}")
+
+
+class SourceStays(SlipstreamError):
+    """A source was to be dropped."""
+
+    def __init__(self, name: str, readers: Iterable[str]) -> None:
+        super().__init__(
+            f"'{name}' is a source, and only views are dropped. Nothing is taken of a source that no view reads; it is "
+            f"gone from the next start at which the program does not declare it. It is read by {listed(readers)}."
+        )
 
 
 class IsASource(SlipstreamError):

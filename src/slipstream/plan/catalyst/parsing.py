@@ -5,6 +5,14 @@ from __future__ import annotations
 from slipstream.plan.catalyst.handles import Node
 from slipstream.plan.catalyst.reading import Reading
 
+_LOGICAL = "org.apache.spark.sql.catalyst.plans.logical"
+_COMMAND_CLASSES = (f"{_LOGICAL}.Command", f"{_LOGICAL}.ParsedStatement")
+_COMMANDS = {
+    "Call",
+    "InsertIntoDir",
+    "UnresolvedExecuteImmediate",
+}  # commands that are of none of these classes
+
 
 class Parsing(Reading):
     """What SQL text names, before it is analysed."""
@@ -17,9 +25,17 @@ class Parsing(Reading):
         self._gather_relations(self._parsed(text), found, set())
         return list(dict.fromkeys(found))
 
+    def command_in(self, text: str) -> str | None:
+        """What SQL text is that is no query, as Spark names it: a command, an insertion, a script. None for a query."""
+        kinds = (node.kind for node in self.nodes(self._parsed(text)) if self._is_command(node))
+        return next((kind.rstrip("$").removesuffix("Command") for kind in kinds), None)
+
     def has_watermark(self, text: str) -> bool:
         """Whether SQL text has a WATERMARK clause."""
         return any(node.kind == "UnresolvedEventTimeWatermark" for node in self.nodes(self._parsed(text)))
+
+    def _is_command(self, node: Node) -> bool:
+        return node.kind in _COMMANDS or any(self.is_a(node.java, name) for name in _COMMAND_CLASSES)
 
     def _parsed(self, text: str) -> Node:
         return Node(self._jsession.sessionState().sqlParser().parsePlan(text))

@@ -27,11 +27,11 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 from py4j.protocol import Py4JError
-from pyspark.errors import AnalysisException, PySparkException
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from slipstream.app import App
-from slipstream.core.errors import CannotMaintain
+from slipstream.core.errors import BadQuery, CannotMaintain
 from slipstream.core.settings import Settings
 from slipstream.testing.fuzz.generator import INEXACT, Generator
 from slipstream.testing.fuzz.query import Query, Select, parts_of
@@ -134,7 +134,7 @@ class Pack:
             self.app.view(name, query.sql(), replace=replace)
         except CannotMaintain as refusal:
             self.tally.refused[refusal.why] += 1
-        except AnalysisException:
+        except BadQuery:
             self.tally.invalid += 1
         except Exception as trouble:
             self.tally.failures.append(Failure(self.seed, query, trouble, _read_by(query, others)))
@@ -213,7 +213,7 @@ def _trouble(spark: SparkSession, folder: Path, seed: int, queries: Mapping[str,
             try:
                 for each, text in queries.items():
                     app.view(each, text.sql())
-            except (CannotMaintain, AnalysisException):
+            except (CannotMaintain, BadQuery):
                 return None
             try:
                 _take_steps(script, seed)
