@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from functools import partial
+from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import TracebackType
@@ -146,6 +147,7 @@ class App:
         self._declaring = threading.RLock()
         self._declared = Declarations(self.spark, self._catalyst)
         self._given_as: dict[str, tuple[object, ...]] = {}
+        self._turns_of_traces = count(1)
         self._rehearsable: set[str] = set()
         self._rebuilding: set[str] = set()
         self._dropped: set[str] = set()
@@ -863,6 +865,7 @@ class App:
             asked=asked,
             replacing=None if self._asked.replace else declared.replacing,
             kept=declared.kept,
+            turns=self._turns_of_traces,
             may_hold=frozenset(name for name, view in definitions.items() if view.on_error == "hold"),
         )
         frontier = self._past.frontier if self._loop is None else self._loop.frontier

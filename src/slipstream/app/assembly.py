@@ -9,17 +9,17 @@ them, and only then traces that nobody has any more are removed.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame, SparkSession
 
-from slipstream.app.backfill import Backfill, clear, is_whole, remove_trace
+from slipstream.app.backfill import Backfill, clear, clear_traces, is_whole, remove_trace
 from slipstream.app.describing import catalog_of, contents_of, reads_of, rejects_of
 from slipstream.app.holding import Fault, faults_of, held_entries, with_their_readers
 from slipstream.app.planning import Declared, Plans
-from slipstream.app.rebuild import Rebuild, idle_traces, plan_rebuild, succeeding
+from slipstream.app.rebuild import Rebuild, idle_traces, plan_rebuild, succeeding, with_readers
 from slipstream.core.clock import Clock
 from slipstream.core.crashing import crash_point
 from slipstream.core.errors import SlipstreamError, ViewChanged
@@ -90,6 +90,7 @@ class Changing:
         if self.backfill is not None:
             with suppress(SlipstreamError):  # the store is another's: what is in it, too
                 self.backfill.end()
+                self.backfill.displace()
 
 
 @dataclass(frozen=True)
@@ -107,7 +108,8 @@ class Computed:
 class Setup:
     """What is declared of an app, and how it is to run. inputs: what each view reads. asked: views to be computed anew
     by request. replacing: views that may take the place of what they were; None for all. kept: the view of each source
-    that keeps its rows. may_hold: the views that are held if they fail.
+    that keeps its rows. turns: a number for each plan of this process that has traces of its own. may_hold: the views
+    that are held if they fail.
     """
 
     spark: SparkSession
@@ -126,13 +128,14 @@ class Setup:
     asked: Collection[str]
     replacing: Collection[str] | None
     kept: Mapping[str, str]
+    turns: Iterator[int]
     may_hold: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
 class Assembly:
     """Everything that is made of one set of declarations. held: views that are held, so that nothing here is made of
-    them. idle: sources that only these read.
+    them. idle: sources that only these read. there: the catalog that it was compared with.
     """
 
     setup: Setup
@@ -146,6 +149,7 @@ class Assembly:
     rehearsal: Rehearsal
     held: Mapping[str, Fault]
     idle: Mapping[str, Source]
+    there: Catalog
 
     @property
     def inputs(self) -> dict[str, tuple[str, ...]]:
@@ -212,6 +216,13 @@ class Assembly:
                     view: Fault(cause) for view in changing.rebuild.views if name in self.setup.inputs[view]
                 }
         return found
+
+    def fits(self, claim: Claim, frontier: int) -> bool:
+        """Whether all goes on, or this was made of the store as it is, by the process that has it. What stood by was
+        not, and names that it gave could be another's.
+        """
+        known = self.there == _catalog_at(claim.store, frontier)
+        return (known and self.setup.claim.held) or not self.compare(claim, frontier).views
 
     def compare(self, claim: Claim, frontier: int) -> Rebuild:
         """What this asks for of a store; an error where it is more than the user has agreed to."""
@@ -286,32 +297,23 @@ class Assembly:
         return Changing(rebuild, backfill, frontier, frozenset(mending))
 
     def place(self, claim: Claim, changing: Changing) -> None:
-        """Put in place what is computed so far: nobody reads it before the rest is. Only in traces of which the store
-        has nothing: epochs go on in those that views keep, and what a view was before may still be read.
+        """Put in place what is computed so far: nobody reads it before the rest is. Epochs go on in the traces that the
+        catalog names, so whatever is in these stays.
         """
         if changing.backfill is not None:
-            known = claim.store.catalog()
-            there = {*known.traces(), *known.past_traces()}
-            changing.backfill.place([trace for trace in self.catalog.traces() if trace not in there], ())
+            live = set(claim.store.catalog().traces())
+            changing.backfill.place([trace for trace in self.catalog.traces() if trace not in live])
 
     def take_up(self, claim: Claim, changing: Changing, epoch: int, kept: int) -> Catalog:
         """Make a store that of these declarations, as of its newest epoch, with all computed up to that."""
         rebuild, backfill = changing.rebuild, changing.backfill
-        known = claim.store.catalog() if epoch else Catalog()
-        placed: set[str] = set()
+        known = _catalog_at(claim.store, epoch)
         assert changing.after or not epoch, "a change that began with nothing was to begin anew"
         if backfill is not None:
             assert backfill.upto == epoch, (
                 f"computed up to epoch {backfill.upto}, and to be taken up at {epoch}"
             )
-            if rebuild.forced:
-                claim.write_catalog(known.without(set(rebuild.forced)))
-            wanted = self.catalog.traces()
-            stay = Catalog(views={name: known.views[name] for name in rebuild.reused}).traces()
-            forced = {trace for trace in wanted if owner_of(trace) in rebuild.forced} - set(stay)
-            live = set(known.traces()) - forced  # epochs go on in these: whatever is in them stays
-            backfill.place([trace for trace in wanted if trace not in live], forced)
-            placed = backfill.placed
+            self.place(claim, changing)
         newly = [name for name in self.held if name in known.views]
         had = {name for name in self.rejects if f"{name}_rejected" in known.views}
         begin_rejects(claim.store.root, claim.incarnation, self.rejects, had, epoch)
@@ -322,7 +324,7 @@ class Assembly:
             name for name, view in known.held.items() if not is_whole(claim, view.trace, view.shown(epoch))
         }
         was = {name: view for name, view in known.held.items() if name not in lost and view.last}
-        joined = succeeding(self.catalog, known.views, rebuild, placed, claim.incarnation, epoch, kept, was)
+        joined = succeeding(self.catalog, known.views, rebuild, claim.incarnation, epoch, kept, was)
         final = replace(joined, held=held_entries(self.held, known, epoch))
         claim.write_catalog(final)
         crash_point("backfill.taken_up")
@@ -342,11 +344,13 @@ class Assembly:
         """A loop that goes on from where a store is, and what it runs: views that fail and may be held are."""
         claim, frontier = started.claim, started.lineage.history.frontier
         clear(claim)
-        assembly = self
+        assembly = (
+            self if self.fits(claim, frontier) else assemble(replace(self.setup, claim=claim), frontier)
+        )
         while True:
             changing = None
             try:
-                changing = assembly.begin(claim, frontier)  # again: one that stood by was assembled long ago
+                changing = assembly.begin(claim, frontier)
                 if changing.backfill is not None:
                     changing.backfill.advance(frontier, EPOCH_POOL)
             except (*FAILURES, SlipstreamError) as error:
@@ -359,7 +363,9 @@ class Assembly:
     def loop(self, started: Started, changing: Changing) -> Running:
         claim, past = started.claim, started.lineage.history
         final = self.take_up(claim, changing, past.frontier, past.kept)
-        claim.fence(past.frontier, [*final.traces(), *final.past_traces()])
+        named = [*final.traces(), *final.past_traces()]
+        clear_traces(claim, named)
+        claim.fence(past.frontier, named)
         ledger = StoreLedger(
             claim=claim,
             lineage=started.writer,
@@ -447,8 +453,14 @@ def assemble(
     out.
     """
     held, sources = held or {}, setup.sources
-    there = setup.claim.store.catalog() if frontier else Catalog()
-    shown = [view for view in there.held.values() if view.last]
+    there = _catalog_at(setup.claim.store, frontier)
+    again = with_readers(set(setup.asked), setup.inputs)
+    stay = {
+        name: view.traces
+        for name, view in there.views.items()
+        if name not in again and not (view.role == "late" and owner_of(view.trace) in again)
+    }
+    turn = f"{setup.claim.incarnation}.{next(setup.turns)}" if frontier else ""
     declared = Declared(
         spark=setup.spark,
         sources=sources,
@@ -457,8 +469,8 @@ def assemble(
         placeholders=setup.placeholders,
         shards=setup.shards,
         settings=setup.settings,
-        known={name: view.traces for name, view in there.views.items() if name not in setup.asked},
-        past=frozenset(trace for view in shown for trace in (view.trace, *(was.trace for was in view.past))),
+        known=stay | {name: [each for each in there.traces() if owner_of(each) == name] for name in sources},
+        turn=turn,
         left_out=held.keys(),
     )
     plans = Plans(declared, setup.claim.store.root)
@@ -467,7 +479,11 @@ def assemble(
     read = {name for view in held for name in setup.inputs.get(view, ())} - used.keys()
     idle = {name: sources[name] for name in sources if name in read}
     contents = {view.name: contents_of(plans, view) for view in compiled}
-    rejects = {name: rejects_of(source) for name, source in {**used, **idle}.items() if source.can_reject}
+    rejects = {
+        name: rejects_of(source, there, turn)
+        for name, source in {**used, **idle}.items()
+        if source.can_reject
+    }
     assembly = Assembly(
         setup=setup,
         plans=plans,
@@ -480,10 +496,16 @@ def assemble(
         rehearsal=Rehearsal(setup.spark, (plans.by_one_task, plans.by_shards), used),
         held=held,
         idle=idle,
+        there=there,
     )
     if compared:
         assembly.compare(setup.claim, frontier)
     return assembly
+
+
+def _catalog_at(store: Store, frontier: int) -> Catalog:
+    """What a store has: nothing before its first epoch, whatever is there."""
+    return store.catalog() if frontier else Catalog()
 
 
 def _is_due(catalog: Catalog, frontier: int) -> bool:

@@ -5,12 +5,11 @@ all that was consumed up to some epoch of the app, each following one whatever w
 while the app goes on. What it reads is the nearest that is kept: a view that goes on gives what it holds, and then its
 changes; a source gives its input again, from the ranges in the lineage.
 
-What is computed is put in place as layers that stand for all these epochs, in traces that no plan has yet: a trace is
-known by what it holds, so a changed view has others than before. Nobody reads them until the catalog names them. If a
-process ends before, what it has left is removed or written anew by the next. A trace that is there already, whole, is
-left as it is: its name says that it holds the same. Only where a view is computed anew although nothing changed does it
-take the place of its own traces: then it is out of the catalog while that is done, so that a process that ends
-meanwhile leaves a view to be added.
+What is computed is put in place as layers that stand for all these epochs, in traces that no plan ever had: also a view
+that is computed anew although nothing changed has other ones than before (`plan/identity.py`). So nothing of what is
+there is touched, and a merge that is under way in a trace of before can harm nothing. Nobody reads the new ones until
+the catalog names them; what a change that is let go has put in place is removed, and of a process that ends before, by
+the next start.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ crash_points(
 @dataclass
 class Backfill:
     """Computes views in a store of their own. template: gives their plan. held: the views that are handed in, as the
-    catalog has them. upto: the epoch of the app up to which it is computed. placed: traces that are in place. mending:
+    catalog has them. upto: the epoch of the app up to which it is computed. placed: traces that it has made. mending:
     some of these views have failed, so rows that were taken back since are left out.
     """
 
@@ -113,17 +112,15 @@ class Backfill:
         number = len(self._epochs) + 1
         return number, EpochProperty(str(self.folder), number, self.claim.incarnation, self.shards)
 
-    def place(self, wanted: Collection[str], replaced: Collection[str]) -> None:
-        """Put traces in place, of those that are wanted: those that are replaced, and those that are not there whole.
-        What was put in place before is added to.
-        """
+    def place(self, wanted: Collection[str]) -> None:
+        """Put new traces in place. What was put in place before is added to."""
         crash_point("backfill.computed")
         root = self.claim.store.root
         for trace in wanted:
-            if trace not in self.placed and (trace in replaced or not is_whole(self.claim, trace, self.upto)):
-                remove_trace(self.claim, trace)
+            if trace not in self.placed:
+                remove_trace(self.claim, trace)  # of an attempt of this process to start
                 self.placed.add(trace)
-        for trace in self.placed:
+        for trace in sorted(self.placed):
             done = max((name.hi for name in list_layers(root / trace)), default=0)
             for number, first, last in self._epochs:
                 if last > done:
@@ -134,6 +131,13 @@ class Backfill:
         """Remove what it has computed, which is in place by now or of no use."""
         self.claim.check_ours()
         shutil.rmtree(self.folder, ignore_errors=True)
+
+    def displace(self) -> None:
+        """Remove what it has put in place, unless the catalog names it by now."""
+        if self.placed:
+            known = self.claim.store.catalog()
+            for trace in sorted(self.placed.difference(known.traces(), known.past_traces())):
+                remove_trace(self.claim, trace)
 
     def _add(self, trace: str, number: int, first: int, last: int) -> None:
         made = self.folder / trace
@@ -192,6 +196,14 @@ def clear(claim: Claim) -> None:
     for folder in claim.store.root.glob(f"{REBUILD}-*"):
         claim.check_ours()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def clear_traces(claim: Claim, named: Collection[str]) -> None:
+    """Remove traces that no view has and none was read from: a process that ended in the middle of a change has left
+    them. For a start: nothing else is on its way.
+    """
+    for trace in sorted({*claim.store.traces()} - {*named}):
+        remove_trace(claim, trace)
 
 
 def remove_trace(claim: Claim, trace: str) -> None:
