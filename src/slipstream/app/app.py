@@ -33,6 +33,7 @@ from slipstream.app.definitions import Maintain, OnError, Query, ViewDefinition,
 from slipstream.app.opening import claimed, watching, without_gone
 from slipstream.app.proposal import Proposal, propose
 from slipstream.app.reading import frame_of, warn_if_held
+from slipstream.app.rebuild import with_readers
 from slipstream.app.screens import can_animate, screen
 from slipstream.app.showing import Told, app_picture, declared_picture, view_picture
 from slipstream.app.watching import watch
@@ -86,6 +87,16 @@ ROWS = 20
 """Rows of a view that a picture shows."""
 
 _LOG = logging.getLogger("slipstream.engine")
+
+
+@dataclasses.dataclass(frozen=True)
+class _Request:
+    """A view is to be computed anew although nothing changed. version: of the declarations when that was asked.
+    dropped: because it was dropped, and declared again.
+    """
+
+    version: int
+    dropped: bool
 
 
 class App:
@@ -149,7 +160,7 @@ class App:
         self._given_as: dict[str, tuple[object, ...]] = {}
         self._turns_of_traces = count(1)
         self._rehearsable: set[str] = set()
-        self._rebuilding: set[str] = set()
+        self._requests: dict[str, _Request] = {}
         self._dropped: set[str] = set()
         self._assembly: tuple[int, Assembly] | None = None
         self._loop: Loop | None = None
@@ -311,7 +322,7 @@ class App:
             known = self._declared.view(definition, may_replace=replace)
             if definition.name in self._dropped:  # it is another view, of the same name
                 self._dropped.remove(definition.name)
-                self._rebuilding.add(definition.name)
+                self._requests[definition.name] = _Request(self._declared.version, dropped=True)
             self._take_up()
             return None if known is None else self._stands_for(definition.name, "view")
 
@@ -339,7 +350,7 @@ class App:
         self._check_open()
         with self._declaring:
             self._declared.drop(name)
-            self._rebuilding.discard(name)
+            self._requests.pop(name, None)
             self._dropped.add(name)
             self._take_up()
 
@@ -349,8 +360,9 @@ class App:
         with self._declaring:
             if name not in self._declared.definitions:
                 raise UnknownView(name, self._declared.definitions)
-            self._rebuilding.add(name)
             self._declared.version += 1
+            dropped = name in self._to_rebuild() and self._requests[name].dropped
+            self._requests[name] = _Request(self._declared.version, dropped=dropped)
             self._take_up()
 
     def await_views(self, timeout: float | None = None) -> bool:
@@ -415,9 +427,9 @@ class App:
             return self._summed_up(loop.run(until))
 
     def _ready_to_run(self) -> Loop:
-        """The loop, before a run: views that are held are tried again, if it is time."""
+        """The loop, before a run: views that are held are tried again, if what mends them may have come."""
         if self._changes is not None:
-            self._changes.look_again()
+            self._changes.look_again(begins=True)
         return self._ready()
 
     def _summed_up(self, summary: Summary) -> Summary:
@@ -675,7 +687,7 @@ class App:
         self._check_open()
         with self._declaring, active_session_kept(self._jvm):
             self._declared.check_complete()
-            asked = (*self._asked.rebuild, *sorted(self._rebuilding))
+            asked = (*self._asked.rebuild, *self._to_rebuild())
             assembly = self._assemble(self._declared.copied(), asked, compared=False)
         return propose(assembly, self._claim.store)
 
@@ -797,7 +809,6 @@ class App:
         self._started = without_gone(self.name, self._started, self._sources, accept=self._asked.accept_loss)
         with active_session_kept(self._jvm):
             assembly, running = self._assembled().started(self._started)
-        self._rebuilding.clear()
         version = self._declared.version
         self._changes = Changes(running, assembly, version, self._clock, self._wanted)
         self._turns.insert(0, self._look_again)
@@ -816,8 +827,7 @@ class App:
 
     def _wanted(self) -> Wanted:
         with self._declaring:
-            declared, asked = self._declared.copied(), tuple(sorted(self._rebuilding))
-            self._rebuilding.clear()
+            declared, asked = self._declared.copied(), self._to_rebuild()
 
             def assembled() -> Assembly:
                 with active_session_kept(self._jvm):
@@ -829,6 +839,20 @@ class App:
             meant = declared.replacing | {*asked}
             names = sorted(name for name in own if name not in known or name in meant)
             return Wanted(declared.version, tuple(names), assembled)
+
+    def _to_rebuild(self) -> tuple[str, ...]:
+        """The views that are to be computed anew although nothing changed, as was asked and is not made yet. A request
+        cannot be taken back, as a declaration can: where it is itself what the app refuses, it is forgotten.
+        """
+        changes, inputs = self._changes, {name: view.inputs for name, view in self.definitions.items()}
+        if changes is not None:
+            self._requests = {
+                name: asked
+                for name, asked in self._requests.items()
+                if asked.version > changes.version
+                and (asked.dropped or not with_readers({name}, inputs) & changes.at_fault(asked.version))
+            }
+        return tuple(sorted(self._requests.keys() & self.definitions.keys()))
 
     @property
     def _sources(self) -> dict[str, Source]:
@@ -842,7 +866,7 @@ class App:
             return self._changes.assembly
         if self._assembly is None or self._assembly[0] != version:
             self._declared.check_complete()
-            asked = (*self._asked.rebuild, *sorted(self._rebuilding))
+            asked = (*self._asked.rebuild, *self._to_rebuild())
             self._assembly = version, self._assemble(self._declared.copied(), asked)
         return self._assembly[1]
 

@@ -22,7 +22,7 @@ from slipstream.app.planning import Declared, Plans
 from slipstream.app.rebuild import Rebuild, idle_traces, plan_rebuild, succeeding, with_readers
 from slipstream.core.clock import Clock
 from slipstream.core.crashing import crash_point
-from slipstream.core.errors import SlipstreamError, ViewChanged
+from slipstream.core.errors import ChangeFailed, SlipstreamError, ViewChanged
 from slipstream.core.settings import Durability, History, Limits, Settings
 from slipstream.dataflow.contents import Contents
 from slipstream.dataflow.graph import Step
@@ -46,6 +46,8 @@ from slipstream.epoch import (
     SparkJob,
     Watermarks,
 )
+from slipstream.epoch.job import JobTroubled
+from slipstream.epoch.machine import cause_of
 from slipstream.epoch.rejects import begin_rejects
 from slipstream.epoch.template import FAILURES
 from slipstream.plan import Unplaced
@@ -175,6 +177,10 @@ class Assembly:
         setup = replace(self.setup, asked=[name for name in asked if name not in held])
         return assemble(setup, frontier, compared=False, held=described)
 
+    def anew(self, frontier: int) -> Assembly:
+        """The same with nothing held, to be compared with the store as it is."""
+        return assemble(replace(self.setup, asked=()), frontier, compared=False)
+
     def _described(self, name: str, fault: Fault) -> Fault:
         if name not in self.catalog.views:
             return fault
@@ -196,6 +202,12 @@ class Assembly:
         held = {view: fault for view, fault in told.items() if view in wanted}
         if not told:
             held = {view: Fault(text_of(error)) for view in changing.mending}
+        if not held and told and not starts:
+            causes = {view: f"{fault.cause} {fault.row}".strip() for view, fault in told.items()}
+            named = (
+                causes.values() if len(causes) == 1 else [f"'{view}': {why}" for view, why in causes.items()]
+            )
+            raise ChangeFailed(causes, " ".join(named), known=True) from error
         if not held:
             raise error
         return self.without(held, backfill.upto or changing.after, self.setup.asked)
@@ -213,9 +225,20 @@ class Assembly:
                     f"are gone: {named}. With app.source('{name}', ..., keep=True) rows outlast their files."
                 )
                 found |= {
-                    view: Fault(cause) for view in changing.rebuild.views if name in self.setup.inputs[view]
+                    view: Fault(cause)
+                    for view in changing.rebuild.views
+                    if name in self._read(view, changing)
                 }
         return found
+
+    def _read(self, view: str, changing: Changing) -> set[str]:
+        """What is read for a view: its inputs, and those of views that are computed along with it."""
+        assert changing.backfill is not None
+        inputs = [*self.setup.inputs[view]]
+        for name in inputs:  # it grows
+            if name not in changing.backfill.held and name not in changing.rebuild.views:
+                inputs += self.setup.inputs.get(name, ())
+        return {*inputs}
 
     def fits(self, claim: Claim, frontier: int) -> bool:
         """Whether all goes on, or this was made of the store as it is, by the process that has it. What stood by was
@@ -347,16 +370,26 @@ class Assembly:
         assembly = (
             self if self.fits(claim, frontier) else assemble(replace(self.setup, claim=claim), frontier)
         )
+        healed = False
         while True:
             changing = None
             try:
                 changing = assembly.begin(claim, frontier)
                 if changing.backfill is not None:
                     changing.backfill.advance(frontier, EPOCH_POOL)
-            except (*FAILURES, SlipstreamError) as error:
-                assembly = assembly.blaming(changing, error, EPOCH_POOL, starts=True)
-                if changing is not None:
-                    changing.abandon()
+            except (*FAILURES, JobTroubled, SlipstreamError) as error:
+                try:
+                    if cause_of(error) == "damage" and not healed:
+                        healed = True
+                        heal_store(claim, self.setup.durability.replicas, LocalWork(claim.store))
+                        assembly = assemble(assembly.setup, frontier)
+                        continue
+                    if cause_of(error) != "fault":
+                        raise
+                    assembly = assembly.blaming(changing, error, EPOCH_POOL, starts=True)
+                finally:
+                    if changing is not None:
+                        changing.abandon()
             else:
                 return assembly, assembly.loop(started, changing)
 

@@ -15,7 +15,8 @@ the next start.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Collection, Mapping
+import uuid
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
@@ -29,10 +30,12 @@ from slipstream.core.crashing import crash_point, crash_points
 from slipstream.core.errors import EpochFailed, MissingLayer
 from slipstream.dataflow.contents import Contents, Reading, places
 from slipstream.dataflow.task import EpochProperty
+from slipstream.dataflow.telling import Telling
 from slipstream.epoch import Template
 from slipstream.epoch.diagnosis import Diagnosis
 from slipstream.epoch.spark_job import added_up
 from slipstream.epoch.template import FAILURES
+from slipstream.epoch.trouble import trouble_of
 from slipstream.observe.switching import Standing
 from slipstream.sources import Source
 from slipstream.sources.joined import joined
@@ -55,7 +58,8 @@ crash_points(
 class Backfill:
     """Computes views in a store of their own. template: gives their plan. held: the views that are handed in, as the
     catalog has them. upto: the epoch of the app up to which it is computed. placed: traces that it has made. mending:
-    some of these views have failed, so rows that were taken back since are left out.
+    some of these views have failed, so rows that were taken back since are left out. token: by which it knows what its
+    tasks say of themselves.
     """
 
     spark: SparkSession
@@ -67,6 +71,7 @@ class Backfill:
     upto: int = 0
     placed: set[str] = field(default_factory=set)
     mending: bool = False
+    token: str = field(default_factory=lambda: uuid.uuid4().hex)
     _number: int = field(default_factory=count(1).__next__)
     _tried: int = 0
     _epochs: list[tuple[int, int, int]] = field(default_factory=list)
@@ -88,8 +93,13 @@ class Backfill:
         number, sent = self._next()
         try:
             self.template.run(self.spark, self._frames(upto), sent, pool)
-        except FAILURES:
-            if self.mending or not any(source.changes.mode == "diff" for source in self.sources.values()):
+        except FAILURES as error:
+            trouble = trouble_of(error, self.token)
+            if trouble is not None:
+                raise trouble from error
+            if self.mending or not (
+                self.held or any(each.changes.mode == "diff" for each in self.sources.values())
+            ):
                 raise
             self.mending = True
             self._remove(number)
@@ -110,7 +120,9 @@ class Backfill:
 
     def _next(self) -> tuple[int, EpochProperty]:
         number = len(self._epochs) + 1
-        return number, EpochProperty(str(self.folder), number, self.claim.incarnation, self.shards)
+        return number, EpochProperty(
+            str(self.folder), number, self.claim.incarnation, self.shards, token=self.token
+        )
 
     def place(self, wanted: Collection[str]) -> None:
         """Put new traces in place. What was put in place before is added to."""
@@ -176,7 +188,7 @@ class Backfill:
         come since.
         """
         root, rows = str(self.claim.store.root), list(StructType.fromJson(entry.schema))
-        reading: Callable[..., object]
+        reading: Standing | Reading
         contents = Contents.described(entry.contents)
         if not self.upto:
             reading = Standing(contents, root, self.shards, upto)
@@ -187,7 +199,9 @@ class Backfill:
         by_place = places(len(rows) + len(beside))
         kinds = [row.dataType for row in rows] + [LongType()] * len(beside)
         schema = StructType([StructField(*each) for each in zip(by_place, kinds, strict=True)])
-        frame = self.spark.range(0, self.shards, 1, self.shards).mapInArrow(reading, schema)
+        frame = self.spark.range(0, self.shards, 1, self.shards).mapInArrow(
+            Telling(reading, self.token), schema
+        )
         return frame.select(*by_place[: len(rows)], by_place[-1])
 
 
