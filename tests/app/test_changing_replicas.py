@@ -50,7 +50,7 @@ def test_a_replaced_view_comes_back_from_a_replica_as_it_is_now(spark: SparkSess
         assert sorted(map(tuple, app.read("sums").collect())) == now
         assert app.read("counts").count() == 2
         with pytest.raises(
-            PastGone, match="What 'sums' was before its query was replaced at epoch 3 is not in"
+            PastGone, match="What 'sums' was before it was computed anew at epoch 3 is not in"
         ):
             app.read("sums", as_of=2)
     assert check_store(tmp_path / "store").findings == ()

@@ -22,7 +22,7 @@ from slipstream.app.planning import Declared, Plans
 from slipstream.app.rebuild import Rebuild, idle_traces, plan_rebuild, succeeding, with_readers
 from slipstream.core.clock import Clock
 from slipstream.core.crashing import crash_point
-from slipstream.core.errors import ChangeFailed, SlipstreamError, ViewChanged
+from slipstream.core.errors import CannotHeal, ChangeFailed, JobHindered, SlipstreamError, ViewChanged
 from slipstream.core.settings import Durability, History, Limits, Settings
 from slipstream.dataflow.contents import Contents
 from slipstream.dataflow.graph import Step
@@ -384,8 +384,13 @@ class Assembly:
                         heal_store(claim, self.setup.durability.replicas, LocalWork(claim.store))
                         assembly = assemble(assembly.setup, frontier)
                         continue
-                    if cause_of(error) != "fault":
-                        raise
+                    match cause_of(error):
+                        case "damage":
+                            raise CannotHeal(frontier, str(error)) from error
+                        case "hindered":
+                            raise JobHindered(frontier + 1, str(error)) from error
+                        case "trouble" | "superseded":
+                            raise
                     assembly = assembly.blaming(changing, error, EPOCH_POOL, starts=True)
                 finally:
                     if changing is not None:

@@ -23,6 +23,7 @@ from itertools import count
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StructField, StructType
 
 from slipstream.core.columns import DIFF
@@ -202,7 +203,7 @@ class Backfill:
         frame = self.spark.range(0, self.shards, 1, self.shards).mapInArrow(
             Telling(reading, self.token), schema
         )
-        return frame.select(*by_place[: len(rows)], by_place[-1])
+        return frame.select(*by_place[: len(rows)], F.col(by_place[-1]).alias(DIFF))
 
 
 def clear(claim: Claim) -> None:

@@ -6,8 +6,8 @@ meanwhile, until that is little; then, between two epochs, the last of it, and t
 is declared while one change is on its way is the next change.
 
 A change that fails leaves the app as it was. Whoever asks next is told, until something else is declared. Of one that
-fails for views that may be held, the rest is made. Where it is the disk that fails, or a layer is damaged, which is
-healed, the change is tried again after a pause. What is not declared but asked for (a rebuild) is asked for until it is
+fails for views that may be held, the rest is made. Damaged layers that it meets are healed; where it is the disk that
+fails, the change is tried again after a pause. What is not declared but asked for (a rebuild) is asked for until it is
 made.
 
 Views are held (`holding`) by the run itself, between the epoch that failed and the same epoch without them: a change
@@ -87,7 +87,7 @@ class Changes:
         self._again = False
         self._holds = 0  # how often the run has held views
         self._tried_upto = running.loop.frontier
-        self._hindered = False  # a change waits for a disk, or for layers that are to be healed
+        self._hindered = False  # a change waits for a disk
         self._pauses = Pauses().begun(clock.monotonic())
         running.loop.holds = self.hold
         self._failed: tuple[int, ChangeFailed] | None = None
@@ -274,7 +274,7 @@ class Changes:
                 elif cause_of(error) == "damage" and not healed:
                     self._between(self._heal)
                     healed, assembly = True, wanted.assembled()
-                elif _is_passing(error):
+                elif cause_of(error) != "fault":  # no view's, whatever they say of errors
                     raise
                 else:
                     pool = BACKFILL_POOL if beside else EPOCH_POOL
@@ -426,7 +426,7 @@ class _Overtaken(Exception):
 
 def _is_passing(error: BaseException) -> bool:
     """Whether a change failed for what may be over when it is tried again, and for no view."""
-    return isinstance(error, Exception) and cause_of(error) in ("trouble", "hindered", "damage")
+    return isinstance(error, Exception) and cause_of(error) in ("trouble", "hindered")
 
 
 def _became_another(store: Store, before: Catalog) -> bool:

@@ -44,7 +44,7 @@ class PastGone(HistoryBegins):
         what = "only in part in" if part else "not in"
         SlipstreamError.__init__(
             self,
-            f"What '{view}' was before its query was replaced at epoch {since} is {what} the store '{store}', and "
+            f"What '{view}' was before it was computed anew at epoch {since} is {what} the store '{store}', and "
             f"epoch {asked} was asked for. It is in the store that it ran in, and never on replicas: it is lost with "
             f"that store, or damaged, which `slipstream fsck {store}` tells. Epoch {since} and later ones can be read.",
         )
