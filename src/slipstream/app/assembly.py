@@ -383,15 +383,10 @@ class Assembly:
                         healed = True
                         heal_store(claim, self.setup.durability.replicas, LocalWork(claim.store))
                         assembly = assemble(assembly.setup, frontier)
-                        continue
-                    match cause_of(error):
-                        case "damage":
-                            raise CannotHeal(frontier, str(error)) from error
-                        case "hindered":
-                            raise JobHindered(frontier + 1, str(error)) from error
-                        case "trouble" | "superseded":
-                            raise
-                    assembly = assembly.blaming(changing, error, EPOCH_POOL, starts=True)
+                    elif cause_of(error) != "fault":  # no view's
+                        raise _in_words(error, frontier) from error.__cause__
+                    else:
+                        assembly = assembly.blaming(changing, error, EPOCH_POOL, starts=True)
                 finally:
                     if changing is not None:
                         changing.abandon()
@@ -544,6 +539,14 @@ def assemble(
 def _catalog_at(store: Store, frontier: int) -> Catalog:
     """What a store has: nothing before its first epoch, whatever is there."""
     return store.catalog() if frontier else Catalog()
+
+
+def _in_words(error: Exception, frontier: int) -> Exception:
+    """What a job failed of at a start that was no view's fault, as an epoch would tell it."""
+    if isinstance(error, JobTroubled):
+        hindered = error.trouble == "hindered"
+        return JobHindered(frontier + 1, str(error)) if hindered else CannotHeal(frontier, str(error))
+    return error
 
 
 def _is_due(catalog: Catalog, frontier: int) -> bool:

@@ -167,8 +167,9 @@ class Changes:
             if self.made(wanted.version):
                 return self.check(wanted.version)
             began = self._clock.monotonic()
+            wanted = self._possible(wanted)
             try:
-                self._make(self._possible(wanted), beside=False)
+                self._make(wanted, beside=False)
             except (ChangeHalfDone, Superseded):
                 raise
             except Exception as error:
