@@ -834,10 +834,9 @@ class App:
                     return self._assemble(declared, asked)
 
             made = None if self._changes is None else self._changes.assembly
-            known = {*made.catalog.views, *made.held} if made is not None else set()
+            before = {} if made is None else made.setup.views
             own = declared.definitions.keys() - {*declared.kept.values()}
-            meant = declared.replacing | {*asked}
-            names = sorted(name for name in own if name not in known or name in meant)
+            names = sorted(n for n in own if n in asked or before.get(n) is not declared.views[n])
             return Wanted(declared.version, tuple(names), assembled)
 
     def _to_rebuild(self) -> tuple[str, ...]:
