@@ -152,8 +152,8 @@ class Changes:
 
     def at_fault(self, version: int) -> frozenset[str]:
         """The views for which the app has refused what was declared by then; none where nobody knows."""
-        known = self._failed is not None and self._failed[0] >= version
-        return self._failed[1].at_fault if known and self._failed is not None else frozenset()
+        failed = self._failed
+        return failed[1].at_fault if failed is not None and failed[0] >= version else frozenset()
 
     def check(self, version: int) -> None:
         """Raise if the app refused to become what is declared."""
