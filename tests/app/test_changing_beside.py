@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,10 @@ from slipstream.app.changing import Changes
 from slipstream.core.errors import ChangeFailed, OnItsWay
 from slipstream.durability.fsck import check_store
 from slipstream.epoch import Given, Result, SparkJob
+from slipstream.store.lineage import read_lineage
 from slipstream.testing.merging import upkeep
 from slipstream.testing.oracle import assert_equal, recompute
+from slipstream.testing.pretend import eventually
 from slipstream.trace import list_layers
 
 pytestmark = pytest.mark.spark
@@ -28,10 +31,10 @@ LONG = 120.0
 class Shop:
     """An app that runs, with one source of rows in memory."""
 
-    def __init__(self, spark: SparkSession, store: Path) -> None:
+    def __init__(self, spark: SparkSession, store: Path, history: str | int = "1 day") -> None:
         self.spark, self.rows = spark, [("a", 1), ("b", 2)]
         self.orders = sl.memory(SCHEMA)
-        self.app = sl.App("shop", store=store, spark=spark, shards=2)
+        self.app = sl.App("shop", store=store, spark=spark, shards=2, history=history)
         self.app.source("orders", self.orders)
         self.app.view("sums", "SELECT k, sum(v) s FROM orders GROUP BY k")
         self.orders.append(list(self.rows))
@@ -130,6 +133,49 @@ def test_state_of_views_that_go_on_is_left_alone_whatever_merging_made_of_it(
     shop.app.stop()
     shop.check()
     shop.app.close()
+
+
+def test_history_that_a_change_on_its_way_reads_is_not_let_go_however_short_it_is(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop = Shop(spark, tmp_path, history=1)
+    held = Held(monkeypatch)
+    shop.app.view("top", "SELECT k, max(s) m FROM sums GROUP BY k")
+    held.await_step()
+    store = shop.app._claim.store
+    for i in range(9):
+        shop.more(("a", i), ("c", i))
+        with suppress(FileNotFoundError):  # the agent was quicker
+            upkeep(tmp_path / store.view("sums").trace, shop.app.epoch, read_lineage(store.disk).history.kept)
+    held.let_go(100)
+    assert shop.app.await_views(LONG)
+
+    def is_let_go() -> bool:
+        shop.more(("d", 3))
+        return read_lineage(store.disk).history.kept == shop.app.epoch - 1
+
+    assert eventually(is_let_go), "once the change is over"
+    shop.app.stop()
+    shop.check()
+    shop.app.close()
+
+
+def test_a_row_that_a_view_had_only_while_a_change_was_on_its_way_is_not_evaluated(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.app.view("picked", "SELECT k, v FROM orders")
+    assert shop.app.await_views(LONG)
+    held = Held(monkeypatch)
+    shop.app.view("shares", "SELECT k, sum(10 div v) s FROM picked GROUP BY k")
+    held.await_step()
+    shop.more(("z", 0))
+    shop.orders.retract([("z", 0)])
+    shop.rows.remove(("z", 0))
+    shop.await_epoch(shop.app.epoch + 1)
+    held.let_go(100)
+    assert shop.app.await_views(LONG)
+    shop.app.stop()
+    shop.check()
 
 
 def test_a_view_that_is_declared_while_the_first_epoch_is_computed_has_all_of_it(

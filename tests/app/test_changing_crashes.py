@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 import slipstream as sl
 from slipstream.core.crashing import POINTS
 from slipstream.durability.fsck import check_store
+from slipstream.store.store import Store
 from slipstream.testing.oracle import assert_equal, recompute
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -52,8 +53,10 @@ def died(point):
             schema = "k string, v long"
             given = dict(format="json", schema=schema, max_files_per_epoch=1, settle=0)
             app.source("orders", sl.files(folder / "orders", **given))
-            for name, query in before.items():
+            for name, query in {**before, "sums": after["sums"]}.items():
                 app.view(name, query)
+            app.run(until=1)
+            app.view("sums", before["sums"], replace=True)  # and back again
             app.run(until=2)
             arm(f"{point}:1")
             app.view("sums", after["sums"], replace=True)
@@ -93,6 +96,10 @@ def _go_on(spark: SparkSession, folder: Path, point: str, views: dict[str, str])
         inputs = {"orders": spark.read.schema(schema).json(str(folder / "orders"))}
         for view in views:
             assert_equal(app.read(view), recompute(app, view, inputs), f"{view} after {point}")
-        assert app.read("sums", as_of=1).count() == 3, "what was is there"
+        was = {row.k: row.s for row in app.read("sums", as_of=1).collect()}
+        assert was == {"k0": 5, "k1": 7, "k2": 9}, "what was is there"
+        store = Store.at(folder / point)
+        named = {*store.catalog().traces(), *store.catalog().past_traces()}
+        assert set(store.traces()) == named, f"nothing else is left after {point}"
     assert check_store(folder / point).findings == (), point
     assert not list((folder / point).glob(".rebuild-*"))

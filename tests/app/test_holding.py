@@ -186,7 +186,7 @@ def test_status_marks_what_is_held_in_text_in_json_and_in_pictures(shop: Shop) -
     held = {view["name"]: view["held"] for view in said["views"]}
     assert held["sums"] is None
     assert held["parts"]["last"] == 1
-    assert held["parts"]["tried"] == 1
+    assert held["parts"]["tried"] == 2, "when the last run began"
     assert "by zero" in held["parts"]["cause"]
     assert held["parts"]["row"] == "It fails on this row of 'orders': {'k': 'a', 'v': 0}"
     assert held["totals"] == {
@@ -194,7 +194,7 @@ def test_status_marks_what_is_held_in_text_in_json_and_in_pictures(shop: Shop) -
         "cause": "it reads 'parts', which is held",
         "row": "",
         "because": "parts",
-        "tried": 1,
+        "tried": 2,
     }
     console = Console(width=400, record=True)
     console.print(status_picture(shop.status(), 1e9))
@@ -492,10 +492,22 @@ def test_a_restart_tries_again_and_goes_on_with_what_is_mended(shop: Shop) -> No
     assert shop.changes("parts", 1) == {(4, "a", None): 1, (4, "b", 100): 1}
 
 
+def test_a_run_that_begins_tries_again_what_may_be_mended_since(shop: Shop) -> None:
+    shop.three()
+    shop.more(("a", 1))
+    shop.more(("a", 0))
+    shop.less(("a", 0))
+    assert shop.held() == {"parts": (1, ""), "totals": (1, "parts")}, "it has come in this run"
+    shop.run()
+    assert shop.held() == {}
+    shop.check()
+
+
 def test_it_is_tried_again_beside_the_run_with_growing_pauses(shop: Shop) -> None:
     shop.three()
     shop.more(("a", 1))
     shop.more(("a", 0))
+    shop.run()  # which tries it as it begins: an epoch has come
     due = []
     changes = shop.app._changes
     assert changes is not None
@@ -507,7 +519,7 @@ def test_it_is_tried_again_beside_the_run_with_growing_pauses(shop: Shop) -> Non
         shop.clock.advance(1)
         shop.run()
         due.append(changes._pauses.pause)
-    assert due == [10.0, 20.0, 40.0, 80.0]
+    assert due == [20.0, 40.0, 80.0, 160.0]
     tried = [each for each in shop.notices if each.startswith("held")]
     assert len(tried) == 1, "what fails as it did is not said again"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
 import numpy as np
@@ -160,6 +161,26 @@ def test_it_is_what_the_loop_wants(kept: Kept) -> None:
     ledger.look()
     ledger.close()
     assert (kept.agent.looks, kept.agent.closed) == (1, True)
+
+
+def test_no_more_history_is_let_go_while_somebody_reads_it_beside_the_epochs(kept: Kept) -> None:
+    epochs = count(1)
+
+    def computed_next() -> int:
+        epoch = next(epochs)
+        kept.ledger.cut(cut(epoch))
+        kept.ledger.computed(computed(epoch))
+        record = kept.records()[-1]
+        assert isinstance(record, Computed)
+        assert record.kept == kept.ledger.kept, "as it is recorded"
+        return record.kept
+
+    assert [computed_next() for _ in range(3)] == [0, 1, 2]
+    with kept.ledger.keeping():
+        with kept.ledger.keeping():
+            assert computed_next() == 2
+        assert computed_next() == 2
+    assert computed_next() == 5
 
 
 def test_what_the_loop_does_is_in_the_lineage(kept: Kept) -> None:

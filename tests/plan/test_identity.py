@@ -55,6 +55,22 @@ def test_what_a_store_has_stays_where_it_is() -> None:
         assert shared.name("left", meaning("abcd")) == "traces/y/left-abcdabcdabcd-2"
 
 
+def test_a_new_name_has_a_turn_and_what_goes_on_keeps_its_own() -> None:
+    known = {
+        "v": ["traces/v/left-abcdabcdabcd-t3.1", "traces/v/right-abcdabcdabcd"],
+        "w": ["traces/w/left-123412341234-t2"],
+    }
+    names = TraceNames("v", known, "4.2")
+    assert names.name("left", meaning("abcd")) == "traces/v/left-abcdabcdabcd-t3.1"
+    assert names.name("right", meaning("abcd")) == "traces/v/right-abcdabcdabcd"
+    assert names.name("left", meaning("1234")) == "traces/v/left-123412341234-t4.2"
+    with names.sharing():
+        assert names.name("left", meaning("abcd")) == "traces/v/left-abcdabcdabcd-2-t4.2"
+    shared = TraceNames("y", known, "4.2")
+    with shared.sharing():
+        assert shared.name("left", meaning("1234")) == "traces/w/left-123412341234-t2"
+
+
 def traces(
     spark: SparkSession, store: Path, views: Mapping[str, Query], delay: str = "1 minute", **source: Any
 ) -> dict[str, list[str]]:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from functools import partial
+from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import TracebackType
@@ -34,6 +35,7 @@ from slipstream.app.delivering import Deliveries, When
 from slipstream.app.opening import check_on_its_own, check_options, claimed, watching, without_gone
 from slipstream.app.proposal import Proposal, propose
 from slipstream.app.reading import frame_of, warn_if_held
+from slipstream.app.rebuild import with_readers
 from slipstream.app.screens import can_animate, screen
 from slipstream.app.showing import Told, app_picture, declared_picture, view_picture
 from slipstream.app.watching import watch
@@ -94,6 +96,16 @@ ROWS = 20
 """Rows of a view that a picture shows."""
 
 _LOG = logging.getLogger("slipstream.engine")
+
+
+@dataclasses.dataclass(frozen=True)
+class _Request:
+    """A view is to be computed anew although nothing changed. version: of the declarations when that was asked.
+    dropped: because it was dropped, and declared again.
+    """
+
+    version: int
+    dropped: bool
 
 
 class App:
@@ -158,8 +170,9 @@ class App:
         self._declared = Declarations(self.spark, self._catalyst)
         self._deliveries = Deliveries(self._clock, self._durability)
         self._given_as: dict[str, tuple[object, ...]] = {}
+        self._turns_of_traces = count(1)
         self._rehearsable: set[str] = set()
-        self._rebuilding: set[str] = set()
+        self._requests: dict[str, _Request] = {}
         self._dropped: set[str] = set()
         self._told_of: dict[str, str] = {}
         self._assembly: tuple[int, Assembly] | None = None
@@ -327,7 +340,7 @@ class App:
             known = self._declared.view(definition, may_replace=replace)
             if definition.name in self._dropped:  # it is another view, of the same name
                 self._dropped.remove(definition.name)
-                self._rebuilding.add(definition.name)
+                self._requests[definition.name] = _Request(self._declared.version, dropped=True)
             self._take_up()
             return None if known is None else self._stands_for(definition.name, "view")
 
@@ -363,7 +376,7 @@ class App:
             raise StillRead(name, [f"sink {each}" for each in followers])
         with self._declaring:
             self._declared.drop(name)
-            self._rebuilding.discard(name)
+            self._requests.pop(name, None)
             self._dropped.add(name)
             self._take_up()
 
@@ -443,8 +456,9 @@ class App:
             self._declared.check_there(name)
             if name not in self._declared.definitions:
                 raise UnknownView(name, self._declared.definitions)
-            self._rebuilding.add(name)
             self._declared.version += 1
+            dropped = name in self._to_rebuild() and self._requests[name].dropped
+            self._requests[name] = _Request(self._declared.version, dropped=dropped)
             self._take_up()
 
     def await_views(self, timeout: float | None = None) -> bool:
@@ -513,9 +527,9 @@ class App:
             return summary
 
     def _ready_to_run(self) -> Loop:
-        """The loop, before a run: views that are held are tried again, if it is time."""
+        """The loop, before a run: views that are held are tried again, if what mends them may have come."""
         if self._changes is not None:
-            self._changes.look_again()
+            self._changes.look_again(begins=True)
         return self._ready()
 
     def _tell_of_waiting(self) -> None:
@@ -792,10 +806,10 @@ class App:
         """
         self._check_open()
         with self._declaring, active_session_kept(self._jvm):
-            asked = (*self._asked.rebuild, *self._asked_anew())
+            asked = (*self._asked.rebuild, *self._to_rebuild())
             assembly = self._assemble(self._declared.copied(), asked, compared=False)
             waits = self._declared.waits()
-            new = waits if self._loop is not None else self._rebuilding
+            new = waits if self._loop is not None else self._requests.keys()
         return propose(assembly, self._claim.store, waits, new)
 
     def steps(self, view: str | None = None) -> dict[str, Step]:
@@ -919,11 +933,12 @@ class App:
             for name, source in self._sources.items():  # what is in these cuts is not to be cut again
                 self._attach(name, source)
         if self._past.frontier:
-            self._declared.check_none_lost(self._claim.store.catalog().readable.keys() - self._rebuilding)
+            self._declared.check_none_lost(
+                self._claim.store.catalog().readable.keys() - self._requests.keys()
+            )
         self._started = without_gone(self.name, self._started, self._sources, accept=self._asked.accept_loss)
         with active_session_kept(self._jvm):
             assembly, running = self._assembled().started(self._started)
-        self._rebuilding.clear()
         version = self._declared.version
         self._changes = Changes(running, assembly, version, self._clock, self._wanted)
         self._turns[:0] = [self._look_again, self._deliveries.turn]
@@ -944,23 +959,31 @@ class App:
 
     def _wanted(self) -> Wanted:
         with self._declaring:
-            declared, asked = self._declared.copied(), self._asked_anew()
-            self._rebuilding.clear()
+            declared, asked = self._declared.copied(), self._to_rebuild()
 
             def assembled() -> Assembly:
                 with active_session_kept(self._jvm):
                     return self._assemble(declared, asked)
 
             made = None if self._changes is None else self._changes.assembly
-            known = {*made.catalog.views, *made.held} if made is not None else set()
+            before = {} if made is None else made.setup.views
             own = declared.definitions.keys() - {*declared.kept.values()}
-            meant = declared.replacing | {*asked}
-            names = sorted(name for name in own if name not in known or name in meant)
+            names = sorted(n for n in own if n in asked or before.get(n) is not declared.views[n])
             return Wanted(declared.version, tuple(names), assembled)
 
-    def _asked_anew(self) -> tuple[str, ...]:
-        """The views that are to be computed anew by request, or for they are others than those that were dropped."""
-        return tuple(sorted(self._rebuilding & self._declared.definitions.keys()))
+    def _to_rebuild(self) -> tuple[str, ...]:
+        """The views that are to be computed anew although nothing changed, as was asked and is not made yet. A request
+        cannot be taken back, as a declaration can: where it is itself what the app refuses, it is forgotten.
+        """
+        changes, inputs = self._changes, {name: view.inputs for name, view in self.definitions.items()}
+        if changes is not None:
+            self._requests = {
+                name: asked
+                for name, asked in self._requests.items()
+                if asked.version > changes.version
+                and (asked.dropped or not with_readers({name}, inputs) & changes.at_fault(asked.version))
+            }
+        return tuple(sorted(self._requests.keys() & self.definitions.keys()))
 
     @property
     def _sources(self) -> dict[str, Source]:
@@ -973,7 +996,7 @@ class App:
         if self._changes is not None and self._changes.version == version:
             return self._changes.assembly
         if self._assembly is None or self._assembly[0] != version:
-            asked = (*self._asked.rebuild, *self._asked_anew())
+            asked = (*self._asked.rebuild, *self._to_rebuild())
             self._assembly = version, self._assemble(self._declared.copied(), asked)
         return self._assembly[1]
 
@@ -996,6 +1019,7 @@ class App:
             asked=asked,
             replacing=None if self._asked.replace else declared.replacing,
             kept=declared.kept,
+            turns=self._turns_of_traces,
             may_hold=frozenset(name for name, view in definitions.items() if view.on_error == "hold"),
             needed=self._deliveries.needed,
         )

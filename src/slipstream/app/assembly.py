@@ -9,20 +9,20 @@ them, and only then traces that nobody has any more are removed.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame, SparkSession
 
-from slipstream.app.backfill import Backfill, clear, is_whole, remove_trace
+from slipstream.app.backfill import Backfill, clear, clear_traces, is_whole, remove_trace
 from slipstream.app.describing import catalog_of, contents_of, reads_of, rejects_of
 from slipstream.app.holding import Fault, faults_of, held_entries, with_their_readers
 from slipstream.app.planning import Declared, Plans
-from slipstream.app.rebuild import Rebuild, idle_traces, plan_rebuild, succeeding
+from slipstream.app.rebuild import Rebuild, idle_traces, plan_rebuild, succeeding, with_readers
 from slipstream.core.clock import Clock
 from slipstream.core.crashing import crash_point
-from slipstream.core.errors import SlipstreamError, ViewChanged
+from slipstream.core.errors import CannotHeal, ChangeFailed, JobHindered, SlipstreamError, ViewChanged
 from slipstream.core.settings import Durability, History, Limits, Settings
 from slipstream.dataflow.contents import Contents
 from slipstream.dataflow.graph import Step
@@ -47,6 +47,8 @@ from slipstream.epoch import (
     SparkJob,
     Watermarks,
 )
+from slipstream.epoch.job import JobTroubled
+from slipstream.epoch.machine import cause_of
 from slipstream.epoch.rejects import begin_rejects
 from slipstream.epoch.template import FAILURES
 from slipstream.plan import Unplaced
@@ -99,6 +101,7 @@ class Changing:
         if self.backfill is not None:
             with suppress(SlipstreamError):  # the store is another's: what is in it, too
                 self.backfill.end()
+                self.backfill.displace()
 
 
 @dataclass(frozen=True)
@@ -116,7 +119,8 @@ class Computed:
 class Setup:
     """What is declared of an app, and how it is to run. inputs: what each view reads. asked: views to be computed anew
     by request. replacing: views that may take the place of what they were; None for all. kept: the view of each source
-    that keeps its rows. may_hold: the views that are held if they fail. needed: what history followers still need.
+    that keeps its rows. turns: a number for each plan of this process that has traces of its own. may_hold: the views
+    that are held if they fail. needed: what history followers still need.
     """
 
     spark: SparkSession
@@ -135,6 +139,7 @@ class Setup:
     asked: Collection[str]
     replacing: Collection[str] | None
     kept: Mapping[str, str]
+    turns: Iterator[int]
     may_hold: frozenset[str] = frozenset()
     needed: Needed = nothing_needed
 
@@ -142,7 +147,7 @@ class Setup:
 @dataclass(frozen=True)
 class Assembly:
     """Everything that is made of one set of declarations. held: views that are held, so that nothing here is made of
-    them. idle: sources that only these read.
+    them. idle: sources that only these read. there: the catalog that it was compared with.
     """
 
     setup: Setup
@@ -156,6 +161,7 @@ class Assembly:
     rehearsal: Rehearsal
     held: Mapping[str, Fault]
     idle: Mapping[str, Source]
+    there: Catalog
 
     @property
     def inputs(self) -> dict[str, tuple[str, ...]]:
@@ -181,6 +187,10 @@ class Assembly:
         setup = replace(self.setup, asked=[name for name in asked if name not in held])
         return assemble(setup, frontier, compared=False, held=described)
 
+    def anew(self, frontier: int) -> Assembly:
+        """The same with nothing held, to be compared with the store as it is."""
+        return assemble(replace(self.setup, asked=()), frontier, compared=False)
+
     def _described(self, name: str, fault: Fault) -> Fault:
         if name not in self.catalog.views:
             return fault
@@ -202,6 +212,12 @@ class Assembly:
         held = {view: fault for view, fault in told.items() if view in wanted}
         if not told:
             held = {view: Fault(text_of(error)) for view in changing.mending}
+        if not held and told and not starts:
+            causes = {view: f"{fault.cause} {fault.row}".strip() for view, fault in told.items()}
+            named = (
+                causes.values() if len(causes) == 1 else [f"'{view}': {why}" for view, why in causes.items()]
+            )
+            raise ChangeFailed(causes, " ".join(named), known=True) from error
         if not held:
             raise error
         return self.without(held, backfill.upto or changing.after, self.setup.asked)
@@ -219,9 +235,27 @@ class Assembly:
                     f"are gone: {named}. With app.source('{name}', ..., keep=True) rows outlast their files."
                 )
                 found |= {
-                    view: Fault(cause) for view in changing.rebuild.views if name in self.setup.inputs[view]
+                    view: Fault(cause)
+                    for view in changing.rebuild.views
+                    if name in self._read(view, changing)
                 }
         return found
+
+    def _read(self, view: str, changing: Changing) -> set[str]:
+        """What is read for a view: its inputs, and those of views that are computed along with it."""
+        assert changing.backfill is not None
+        inputs = [*self.setup.inputs[view]]
+        for name in inputs:  # it grows
+            if name not in changing.backfill.held and name not in changing.rebuild.views:
+                inputs += self.setup.inputs.get(name, ())
+        return {*inputs}
+
+    def fits(self, claim: Claim, frontier: int) -> bool:
+        """Whether all goes on, or this was made of the store as it is, by the process that has it. What stood by was
+        not, and names that it gave could be another's.
+        """
+        known = self.there == _catalog_at(claim.store, frontier)
+        return (known and self.setup.claim.held) or not self.compare(claim, frontier).views
 
     def compare(self, claim: Claim, frontier: int) -> Rebuild:
         """What this asks for of a store; an error where it is more than the user has agreed to."""
@@ -296,32 +330,23 @@ class Assembly:
         return Changing(rebuild, backfill, frontier, frozenset(mending))
 
     def place(self, claim: Claim, changing: Changing) -> None:
-        """Put in place what is computed so far: nobody reads it before the rest is. Only in traces of which the store
-        has nothing: epochs go on in those that views keep, and what a view was before may still be read.
+        """Put in place what is computed so far: nobody reads it before the rest is. Epochs go on in the traces that the
+        catalog names, so whatever is in these stays.
         """
         if changing.backfill is not None:
-            known = claim.store.catalog()
-            there = {*known.traces(), *known.past_traces()}
-            changing.backfill.place([trace for trace in self.catalog.traces() if trace not in there], ())
+            live = set(claim.store.catalog().traces())
+            changing.backfill.place([trace for trace in self.catalog.traces() if trace not in live])
 
     def take_up(self, claim: Claim, changing: Changing, epoch: int, kept: int) -> Catalog:
         """Make a store that of these declarations, as of its newest epoch, with all computed up to that."""
         rebuild, backfill = changing.rebuild, changing.backfill
-        known = claim.store.catalog() if epoch else Catalog()
-        placed: set[str] = set()
+        known = _catalog_at(claim.store, epoch)
         assert changing.after or not epoch, "a change that began with nothing was to begin anew"
         if backfill is not None:
             assert backfill.upto == epoch, (
                 f"computed up to epoch {backfill.upto}, and to be taken up at {epoch}"
             )
-            if rebuild.forced:
-                claim.write_catalog(known.without(set(rebuild.forced)))
-            wanted = self.catalog.traces()
-            stay = Catalog(views={name: known.views[name] for name in rebuild.reused}).traces()
-            forced = {trace for trace in wanted if owner_of(trace) in rebuild.forced} - set(stay)
-            live = set(known.traces()) - forced  # epochs go on in these: whatever is in them stays
-            backfill.place([trace for trace in wanted if trace not in live], forced)
-            placed = backfill.placed
+            self.place(claim, changing)
         newly = [name for name in self.held if name in known.views]
         had = {name for name in self.rejects if f"{name}_rejected" in known.views}
         begin_rejects(claim.store.root, claim.incarnation, self.rejects, had, epoch)
@@ -332,7 +357,7 @@ class Assembly:
             name for name, view in known.held.items() if not is_whole(claim, view.trace, view.shown(epoch))
         }
         was = {name: view for name, view in known.held.items() if name not in lost and view.last}
-        joined = succeeding(self.catalog, known.views, rebuild, placed, claim.incarnation, epoch, kept, was)
+        joined = succeeding(self.catalog, known.views, rebuild, claim.incarnation, epoch, kept, was)
         final = replace(joined, held=held_entries(self.held, known, epoch))
         claim.write_catalog(final)
         crash_point("backfill.taken_up")
@@ -352,24 +377,38 @@ class Assembly:
         """A loop that goes on from where a store is, and what it runs: views that fail and may be held are."""
         claim, frontier = started.claim, started.lineage.history.frontier
         clear(claim)
-        assembly = self
+        assembly = (
+            self if self.fits(claim, frontier) else assemble(replace(self.setup, claim=claim), frontier)
+        )
+        healed = False
         while True:
             changing = None
             try:
-                changing = assembly.begin(claim, frontier)  # again: one that stood by was assembled long ago
+                changing = assembly.begin(claim, frontier)
                 if changing.backfill is not None:
                     changing.backfill.advance(frontier, EPOCH_POOL)
-            except (*FAILURES, SlipstreamError) as error:
-                assembly = assembly.blaming(changing, error, EPOCH_POOL, starts=True)
-                if changing is not None:
-                    changing.abandon()
+            except (*FAILURES, JobTroubled, SlipstreamError) as error:
+                try:
+                    if cause_of(error) == "damage" and not healed:
+                        healed = True
+                        heal_store(claim, self.setup.durability.replicas, LocalWork(claim.store))
+                        assembly = assemble(assembly.setup, frontier)
+                    elif cause_of(error) != "fault":  # no view's
+                        raise _in_words(error, frontier) from error.__cause__
+                    else:
+                        assembly = assembly.blaming(changing, error, EPOCH_POOL, starts=True)
+                finally:
+                    if changing is not None:
+                        changing.abandon()
             else:
                 return assembly, assembly.loop(started, changing)
 
     def loop(self, started: Started, changing: Changing) -> Running:
         claim, past = started.claim, started.lineage.history
         final = self.take_up(claim, changing, past.frontier, past.kept)
-        claim.fence(past.frontier, [*final.traces(), *final.past_traces()])
+        named = [*final.traces(), *final.past_traces()]
+        clear_traces(claim, named)
+        claim.fence(past.frontier, named)
         stash = Stash(past.cuts)
         ledger = StoreLedger(
             claim=claim,
@@ -459,8 +498,14 @@ def assemble(
     out.
     """
     held, sources = held or {}, setup.sources
-    there = setup.claim.store.catalog() if frontier else Catalog()
-    shown = [view for view in there.held.values() if view.last]
+    there = _catalog_at(setup.claim.store, frontier)
+    again = with_readers(set(setup.asked), setup.inputs)
+    stay = {
+        name: view.traces
+        for name, view in there.views.items()
+        if name not in again and not (view.role == "late" and owner_of(view.trace) in again)
+    }
+    turn = f"{setup.claim.incarnation}.{next(setup.turns)}" if frontier else ""
     declared = Declared(
         spark=setup.spark,
         sources=sources,
@@ -469,8 +514,8 @@ def assemble(
         placeholders=setup.placeholders,
         shards=setup.shards,
         settings=setup.settings,
-        known={name: view.traces for name, view in there.views.items() if name not in setup.asked},
-        past=frozenset(trace for view in shown for trace in (view.trace, *(was.trace for was in view.past))),
+        known=stay | {name: [each for each in there.traces() if owner_of(each) == name] for name in sources},
+        turn=turn,
         left_out=held.keys(),
     )
     plans = Plans(declared, setup.claim.store.root)
@@ -479,7 +524,11 @@ def assemble(
     read = {name for view in held for name in setup.inputs.get(view, ())} - used.keys()
     idle = {name: sources[name] for name in sources if name in read}
     contents = {view.name: contents_of(plans, view) for view in compiled}
-    rejects = {name: rejects_of(source) for name, source in {**used, **idle}.items() if source.can_reject}
+    rejects = {
+        name: rejects_of(source, there, turn)
+        for name, source in {**used, **idle}.items()
+        if source.can_reject
+    }
     assembly = Assembly(
         setup=setup,
         plans=plans,
@@ -492,10 +541,24 @@ def assemble(
         rehearsal=Rehearsal(setup.spark, (plans.by_one_task, plans.by_shards), used),
         held=held,
         idle=idle,
+        there=there,
     )
     if compared:
         assembly.compare(setup.claim, frontier)
     return assembly
+
+
+def _catalog_at(store: Store, frontier: int) -> Catalog:
+    """What a store has: nothing before its first epoch, whatever is there."""
+    return store.catalog() if frontier else Catalog()
+
+
+def _in_words(error: Exception, frontier: int) -> Exception:
+    """What a job failed of at a start that was no view's fault, as an epoch would tell it."""
+    if isinstance(error, JobTroubled):
+        hindered = error.trouble == "hindered"
+        return JobHindered(frontier + 1, str(error)) if hindered else CannotHeal(frontier, str(error))
+    return error
 
 
 def _is_due(catalog: Catalog, frontier: int) -> bool:

@@ -5,24 +5,25 @@ all that was consumed up to some epoch of the app, each following one whatever w
 while the app goes on. What it reads is the nearest that is kept: a view that goes on gives what it holds, and then its
 changes; a source gives its input again, from the ranges in the lineage.
 
-What is computed is put in place as layers that stand for all these epochs, in traces that no plan has yet: a trace is
-known by what it holds, so a changed view has others than before. Nobody reads them until the catalog names them. If a
-process ends before, what it has left is removed or written anew by the next. A trace that is there already, whole, is
-left as it is: its name says that it holds the same. Only where a view is computed anew although nothing changed does it
-take the place of its own traces: then it is out of the catalog while that is done, so that a process that ends
-meanwhile leaves a view to be added.
+What is computed is put in place as layers that stand for all these epochs, in traces that no plan ever had: also a view
+that is computed anew although nothing changed has other ones than before (`plan/identity.py`). So nothing of what is
+there is touched, and a merge that is under way in a trace of before can harm nothing. Nobody reads the new ones until
+the catalog names them; what a change that is let go has put in place is removed, and of a process that ends before, by
+the next start.
 """
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Collection, Mapping
+import uuid
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StructField, StructType
 
 from slipstream.core.columns import DIFF
@@ -30,10 +31,12 @@ from slipstream.core.crashing import crash_point, crash_points
 from slipstream.core.errors import EpochFailed, MissingLayer
 from slipstream.dataflow.contents import Contents, Reading, places
 from slipstream.dataflow.task import EpochProperty
+from slipstream.dataflow.telling import Telling
 from slipstream.epoch import Template
 from slipstream.epoch.diagnosis import Diagnosis
 from slipstream.epoch.spark_job import added_up
 from slipstream.epoch.template import FAILURES
+from slipstream.epoch.trouble import trouble_of
 from slipstream.observe.switching import Standing
 from slipstream.sources import Source
 from slipstream.sources.joined import joined
@@ -55,8 +58,9 @@ crash_points(
 @dataclass
 class Backfill:
     """Computes views in a store of their own. template: gives their plan. held: the views that are handed in, as the
-    catalog has them. upto: the epoch of the app up to which it is computed. placed: traces that are in place. mending:
-    some of these views have failed, so rows that were taken back since are left out.
+    catalog has them. upto: the epoch of the app up to which it is computed. placed: traces that it has made. mending:
+    some of these views have failed, so rows that were taken back since are left out. token: by which it knows what its
+    tasks say of themselves.
     """
 
     spark: SparkSession
@@ -68,6 +72,7 @@ class Backfill:
     upto: int = 0
     placed: set[str] = field(default_factory=set)
     mending: bool = False
+    token: str = field(default_factory=lambda: uuid.uuid4().hex)
     _number: int = field(default_factory=count(1).__next__)
     _tried: int = 0
     _epochs: list[tuple[int, int, int]] = field(default_factory=list)
@@ -89,8 +94,13 @@ class Backfill:
         number, sent = self._next()
         try:
             self.template.run(self.spark, self._frames(upto), sent, pool)
-        except FAILURES:
-            if self.mending or not any(source.changes.mode == "diff" for source in self.sources.values()):
+        except FAILURES as error:
+            trouble = trouble_of(error, self.token)
+            if trouble is not None:
+                raise trouble from error
+            if self.mending or not (
+                self.held or any(each.changes.mode == "diff" for each in self.sources.values())
+            ):
                 raise
             self.mending = True
             self._remove(number)
@@ -111,19 +121,19 @@ class Backfill:
 
     def _next(self) -> tuple[int, EpochProperty]:
         number = len(self._epochs) + 1
-        return number, EpochProperty(str(self.folder), number, self.claim.incarnation, self.shards)
+        return number, EpochProperty(
+            str(self.folder), number, self.claim.incarnation, self.shards, token=self.token
+        )
 
-    def place(self, wanted: Collection[str], replaced: Collection[str]) -> None:
-        """Put traces in place, of those that are wanted: those that are replaced, and those that are not there whole.
-        What was put in place before is added to.
-        """
+    def place(self, wanted: Collection[str]) -> None:
+        """Put new traces in place. What was put in place before is added to."""
         crash_point("backfill.computed")
         root = self.claim.store.root
         for trace in wanted:
-            if trace not in self.placed and (trace in replaced or not is_whole(self.claim, trace, self.upto)):
-                remove_trace(self.claim, trace)
+            if trace not in self.placed:
+                remove_trace(self.claim, trace)  # of an attempt of this process to start
                 self.placed.add(trace)
-        for trace in self.placed:
+        for trace in sorted(self.placed):
             done = max((name.hi for name in list_layers(root / trace)), default=0)
             for number, first, last in self._epochs:
                 if last > done:
@@ -134,6 +144,13 @@ class Backfill:
         """Remove what it has computed, which is in place by now or of no use."""
         self.claim.check_ours()
         shutil.rmtree(self.folder, ignore_errors=True)
+
+    def displace(self) -> None:
+        """Remove what it has put in place, unless the catalog names it by now."""
+        if self.placed:
+            known = self.claim.store.catalog()
+            for trace in sorted(self.placed.difference(known.traces(), known.past_traces())):
+                remove_trace(self.claim, trace)
 
     def _add(self, trace: str, number: int, first: int, last: int) -> None:
         made = self.folder / trace
@@ -172,7 +189,7 @@ class Backfill:
         come since.
         """
         root, rows = str(self.claim.store.root), list(StructType.fromJson(entry.schema))
-        reading: Callable[..., object]
+        reading: Standing | Reading
         contents = Contents.described(entry.contents)
         if not self.upto:
             reading = Standing(contents, root, self.shards, upto)
@@ -183,8 +200,10 @@ class Backfill:
         by_place = places(len(rows) + len(beside))
         kinds = [row.dataType for row in rows] + [LongType()] * len(beside)
         schema = StructType([StructField(*each) for each in zip(by_place, kinds, strict=True)])
-        frame = self.spark.range(0, self.shards, 1, self.shards).mapInArrow(reading, schema)
-        return frame.select(*by_place[: len(rows)], by_place[-1])
+        frame = self.spark.range(0, self.shards, 1, self.shards).mapInArrow(
+            Telling(reading, self.token), schema
+        )
+        return frame.select(*by_place[: len(rows)], F.col(by_place[-1]).alias(DIFF))
 
 
 def clear(claim: Claim) -> None:
@@ -192,6 +211,14 @@ def clear(claim: Claim) -> None:
     for folder in claim.store.root.glob(f"{REBUILD}-*"):
         claim.check_ours()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def clear_traces(claim: Claim, named: Collection[str]) -> None:
+    """Remove traces that no view has and none was read from: a process that ended in the middle of a change has left
+    them. For a start: nothing else is on its way.
+    """
+    for trace in sorted({*claim.store.traces()} - {*named}):
+        remove_trace(claim, trace)
 
 
 def remove_trace(claim: Claim, trace: str) -> None:

@@ -6,11 +6,15 @@ meanwhile, until that is little; then, between two epochs, the last of it, and t
 is declared while one change is on its way is the next change.
 
 A change that fails leaves the app as it was. Whoever asks next is told, until something else is declared. Of one that
-fails for views that may be held, the rest is made.
+fails for views that may be held, the rest is made. Damaged layers that it meets are healed; where it is the disk that
+fails, the change is tried again after a pause. What is not declared but asked for (a rebuild) is asked for until it is
+made.
 
 Views are held (`holding`) by the run itself, between the epoch that failed and the same epoch without them: a change
 that is on its way then is begun anew, for it was compared with a store that is another by now. With every change that
-is made of what is declared, views that are held are tried again; and by themselves, beside the run, when it is time.
+is made of what is declared, views that are held are tried again; and by themselves: when a run begins and epochs have
+come since, for what mends them may have been in these; and beside the run, when it is time. Where the app has refused
+what is declared, they are tried in the app as it is.
 """
 
 from __future__ import annotations
@@ -36,6 +40,7 @@ from slipstream.core.errors import (
     listed,
 )
 from slipstream.epoch.loop import HELD, JOINED
+from slipstream.epoch.machine import cause_of
 from slipstream.spark.jvm import text_of
 from slipstream.spark.session import BACKFILL_POOL, EPOCH_POOL
 from slipstream.store.catalog import Catalog
@@ -81,6 +86,8 @@ class Changes:
         self._running, self._clock, self._latest = running, clock, latest
         self._again = False
         self._holds = 0  # how often the run has held views
+        self._tried_upto = running.loop.frontier
+        self._hindered = False  # a change waits for a disk
         self._pauses = Pauses().begun(clock.monotonic())
         running.loop.holds = self.hold
         self._failed: tuple[int, ChangeFailed] | None = None
@@ -121,15 +128,19 @@ class Changes:
             changing.abandon()
             raise
         self._holds += 1
+        self._tried_upto = frontier
         self._pauses = self._pauses.begun(self._clock.monotonic())
         crash_point("hold.done")
         return told({name: held for name, held in assembly.held.items() if name not in before.held}, frontier)
 
-    def look_again(self) -> None:
+    def look_again(self, *, begins: bool = False) -> None:
         """Try views again that are held, if it is time: beside the run, if there is one, else when the app is needed
-        next.
+        next. begins: a run is about to; then it is time also if epochs have come since the last try.
         """
-        if self.assembly.held and self._worker is None and self._clock.monotonic() >= self._pauses.due:
+        if not (self.assembly.held or self._hindered) or self._worker is not None:
+            return
+        mended = begins and self._running.loop.frontier > self._tried_upto
+        if mended or self._clock.monotonic() >= self._pauses.due:
             self._again = True
             if self.active:
                 self.beside()
@@ -138,6 +149,11 @@ class Changes:
         """Raise if a change was cut short where it could not be taken back."""
         if self._half_done is not None:
             raise self._half_done
+
+    def at_fault(self, version: int) -> frozenset[str]:
+        """The views for which the app has refused what was declared by then; none where nobody knows."""
+        failed = self._failed
+        return failed[1].at_fault if failed is not None and failed[0] >= version else frozenset()
 
     def check(self, version: int) -> None:
         """Raise if the app refused to become what is declared."""
@@ -151,9 +167,10 @@ class Changes:
             if self.made(wanted.version):
                 return self.check(wanted.version)
             began = self._clock.monotonic()
+            wanted = self._possible(wanted)
             try:
                 self._make(wanted, beside=False)
-            except ChangeHalfDone:
+            except (ChangeHalfDone, Superseded):
                 raise
             except Exception as error:
                 raise self._refused(wanted, error) from None  # the log has the whole story
@@ -185,6 +202,15 @@ class Changes:
             worker.join(_TICK)
 
     def _work(self) -> None:
+        try:
+            self._work_off()
+        finally:
+            with self._done:
+                if self._worker is threading.current_thread():  # it failed: another may try
+                    self._worker = None
+                self._done.notify_all()
+
+    def _work_off(self) -> None:
         self._running.job_group(_JOBS)
         while True:
             wanted = self._latest()
@@ -194,26 +220,42 @@ class Changes:
                     return
             with self._lock:
                 began = self._clock.monotonic()
+                wanted = self._possible(wanted)
                 try:
                     self._make(wanted, beside=True)
                 except BaseException as error:  # Ctrl-C is one: it has ended the run
                     self._refused(wanted, error)
                 finally:
                     self._tried(began)
+            with self._done:
+                if self._hindered:
+                    self._worker = None
+                    return
+
+    def _possible(self, wanted: Wanted) -> Wanted:
+        """What is declared, unless the app has refused that: then what it is."""
+        if self._failure(wanted.version) is None:
+            return wanted
+        return Wanted(self.version, (), lambda: self.assembly.anew(self._running.loop.frontier))
 
     def _tried(self, began: float) -> None:
         """A change was made, or could not be. That counts as a try of the views that are held, whatever came of it."""
         now = self._clock.monotonic()
         self._pauses = self._pauses.after(now, now - began)
+        self._tried_upto = self._running.loop.frontier
         with self._done:
             self._again = False
             self._done.notify_all()
 
     def _make(self, wanted: Wanted, *, beside: bool) -> None:
         """Make a change, at once unless beside a run; without views that fail, if they may be held."""
-        assembly = wanted.assembled()
+        self._hindered = False
+        with self._running.ledger.keeping():  # of views that are handed in their changes are read, too
+            self._made_so(wanted, beside=beside)
+
+    def _made_so(self, wanted: Wanted, *, beside: bool) -> None:
+        holds, healed, assembly = self._holds, False, wanted.assembled()
         while True:
-            holds = self._holds
             changing: Changing | None = None
             try:
                 with self.gate if not beside else nullcontext():
@@ -226,10 +268,15 @@ class Changes:
                     self._make_beside(assembly, changing, wanted.version, holds)
                 break
             except Exception as error:
-                if self.closed or isinstance(error, ChangeHalfDone):
+                if self.closed or isinstance(error, ChangeHalfDone | Superseded):
                     raise
-                if self._holds != holds:  # the store is another by now
-                    assembly = wanted.assembled()
+                if self._holds != holds or isinstance(error, _Overtaken):
+                    holds, assembly = self._holds, wanted.assembled()
+                elif cause_of(error) == "damage" and not healed:
+                    self._between(self._heal)
+                    healed, assembly = True, wanted.assembled()
+                elif cause_of(error) != "fault":  # no view's, whatever they say of errors
+                    raise
                 else:
                     pool = BACKFILL_POOL if beside else EPOCH_POOL
                     assembly = assembly.blaming(changing, error, pool, starts=False)
@@ -237,29 +284,29 @@ class Changes:
                 if changing is not None:  # what was taken up is gone from there already
                     changing.abandon()
 
+    def _heal(self) -> None:
+        """Replace layers that a change cannot read. What cannot be healed now is for the next try."""
+        with suppress(SlipstreamError):
+            self._running.ledger.heal()
+
     def _make_beside(self, assembly: Assembly, changing: Changing, version: int, holds: int) -> None:
         rounds = 0
         self._advance(changing)
-        if changing.backfill is not None and not changing.rebuild.forced:
+        if changing.backfill is not None:
             assembly.place(self._running.started.claim, changing)
         while self._left(changing) > _NEAR and rounds < _ROUNDS and not self.closed:
             rounds += 1
             self._advance(changing)
 
         def last() -> None:
-            if self._holds != holds:
+            began_with_nothing = not changing.after and self._running.loop.frontier
+            if self._holds != holds or began_with_nothing:
                 raise _Overtaken
-            self._last(assembly, changing, version)
+            if self._left(changing):
+                self._advance(changing)
+            self._end(assembly, changing, version)
 
         self._between(last)
-
-    def _last(self, assembly: Assembly, changing: Changing, version: int) -> None:
-        if not changing.after and self._running.loop.frontier:  # the app's first epochs came meanwhile
-            changing.abandon()
-            changing = self._begun(assembly, beside=True)
-        if self._left(changing):
-            self._advance(changing)
-        self._end(assembly, changing, version)
 
     def _left(self, changing: Changing) -> int:
         """How many epochs were computed that a change has not."""
@@ -362,18 +409,25 @@ class Changes:
         return self._failed[1]
 
     def _refused(self, wanted: Wanted, error: BaseException) -> Exception:
-        failure = ChangeFailed(wanted.names, text_of(error))
+        failure = error if isinstance(error, ChangeFailed) else ChangeFailed(wanted.names, text_of(error))
         if self.closed:
             return failure
         _LOG.error("a change of the app failed", exc_info=error, extra=fields(cause=text_of(error)))
         with self._done:
-            self._failed = (wanted.version, failure)
+            self._hindered = _is_passing(error)
+            if wanted.version != self.version and not self._hindered:
+                self._failed = (wanted.version, failure)
             self._done.notify_all()
         return failure
 
 
 class _Overtaken(Exception):
-    """The run has held views since a change began."""
+    """The store is another than when a change began: the run has held views, or computed its first epochs."""
+
+
+def _is_passing(error: BaseException) -> bool:
+    """Whether a change failed for what may be over when it is tried again, and for no view."""
+    return isinstance(error, Exception) and cause_of(error) in ("trouble", "hindered")
 
 
 def _became_another(store: Store, before: Catalog) -> bool:

@@ -13,7 +13,7 @@ from slipstream.app.planning import Plans
 from slipstream.dataflow.contents import Contents, recorded
 from slipstream.dataflow.graph import Step
 from slipstream.epoch import Rejects
-from slipstream.plan import LateView, Record, View
+from slipstream.plan import LateView, Record, View, in_turn
 from slipstream.sources import Source
 from slipstream.store.catalog import Catalog, SourceEntry, ViewEntry
 from slipstream.store.records import JSON
@@ -45,7 +45,10 @@ def contents_of(plans: Plans, view: View) -> Contents:
     )
 
 
-def rejects_of(source: Source) -> Rejects:
+def rejects_of(source: Source, there: Catalog, turn: str) -> Rejects:
+    """How the bad rows of a source are kept: where they are already, or in a trace that begins in a turn."""
+    kept = there.views.get(f"{source.name}_rejected")
+    trace = in_turn(f"traces/{source.name}_rejected/1-view", turn) if kept is None else kept.trace
     names = [field.name for field in _rejected_schema()]
     values = [pa.field(f"v{i}", kind) for i, kind in enumerate(to_arrow_schema(_rejected_schema()).types)]
     schema = pa.schema([("h", pa.int64()), ("r", pa.int64()), *values, ("diff", pa.int64())])
@@ -57,7 +60,7 @@ def rejects_of(source: Source) -> Rejects:
         selected = frame.select(row.alias("h"), row.alias("r"), *columns, F.lit(1).cast("long").alias("diff"))
         return selected.toArrow().cast(schema)
 
-    return Rejects(f"traces/{source.name}_rejected/1-view", schema, read)
+    return Rejects(trace, schema, read)
 
 
 def _rejected_schema() -> StructType:

@@ -38,8 +38,8 @@ from slipstream.trace import epoch_layers
 
 @dataclass(frozen=True)
 class Declared:
-    """What plans are made of. known: the traces that views have in the store already, and go on with. past: those of
-    views that are held, which are nobody's any more. left_out: views that are held, of which nothing is computed.
+    """What plans are made of. known: the traces that views, and sources, have in the store already and go on with.
+    turn: that of new traces' names. left_out: views that are held, of which nothing is computed.
     """
 
     spark: SparkSession
@@ -50,7 +50,7 @@ class Declared:
     shards: int
     settings: Settings
     known: Mapping[str, Collection[str]]
-    past: Collection[str] = ()
+    turn: str = ""
     left_out: Collection[str] = ()
 
 
@@ -184,9 +184,13 @@ class Plans:
 def _to_compile(declared: Declared) -> plan.Declared:
     written = [frame.sparkSession for frame in declared.views.values()]
     session = plan.session_settings(written[0]) if written else {}
+
+    def names(source: str) -> TraceNames:
+        return TraceNames(source, declared.known, declared.turn)
+
     return plan.Declared(
         sources={
-            name: _source(name, source, declared.placeholders[name].schema, session)
+            name: _source(source, declared.placeholders[name].schema, session, names(name))
             for name, source in declared.sources.items()
         },
         views=declared.views,
@@ -195,15 +199,15 @@ def _to_compile(declared: Declared) -> plan.Declared:
         known=declared.known,
         session=session,
         hash_bits=declared.settings.hash_bits,
-        past=declared.past,
+        turn=declared.turn,
         left_out=declared.left_out,
     )
 
 
 def _source(
-    name: str, source: Source, rows: StructType, session: Mapping[str, str]
+    source: Source, rows: StructType, session: Mapping[str, str], names: TraceNames
 ) -> tuple[plan.Source, Meaning]:
-    changes = source.changes
+    name, changes = source.name, source.changes
     orders = [field.dataType.simpleString() for field in source.order_fields]
     columns = [(field.name, field.dataType.simpleString(), field.nullable, mark_of(field)) for field in rows]
     zone = session.get(TIME_ZONE) if source.goes_by_zone else None
@@ -215,6 +219,6 @@ def _source(
         key=tuple(changes.key),
         orders=tuple(source.order_fields),
         rejects=source.can_reject,
-        trace=TraceNames(name, {}).name("upsert", meaning),
+        trace=names.name("upsert", meaning),
     )
     return read, meaning

@@ -13,8 +13,7 @@ what it had alone or no longer does, is computed anew without being asked: no an
 
 **Generations.** A replaced view is what it was up to the newest epoch, and is what the new query says from the next
 one on (`store/catalog.py: Generation`). A view that was computed anew by request, or dropped and declared again, has
-lost its history, whatever it means now; so has one whose query is again what it was before the one that it had, for its
-trace is taken anew.
+lost its history, whatever it means now.
 
 A view that is held goes on in nothing, so it is computed anew whatever it means by then, and nobody is asked; what it
 was up to then is a generation of its, shown as of its last epoch.
@@ -46,8 +45,8 @@ change.
 @dataclass(frozen=True)
 class Rebuild:
     """views: to be computed anew. reused: those that go on. Of the first, added: those that are new; changed: those
-    that mean something else, themselves or through what they read; forced: those whose traces are replaced whatever
-    they hold. dropped: known, and not declared any more.
+    that mean something else, themselves or through what they read; forced: those that were asked for, which lose their
+    history. dropped: known, and not declared any more.
     """
 
     views: tuple[str, ...]
@@ -103,32 +102,31 @@ def succeeding(
     declared: Catalog,
     known: Mapping[str, ViewEntry],
     rebuild: Rebuild,
-    placed: Collection[str],
     incarnation: int,
     epoch: int,
     kept: int,
     held: Mapping[str, ViewEntry] = MappingProxyType({}),
 ) -> Catalog:
-    """The catalog as it is to be once views are computed anew up to an epoch. placed: traces that were put in place.
-    kept: the epoch before which history was let go. held: views that were, and can be read as they were.
+    """The catalog as it is to be once views are computed anew up to an epoch. kept: the epoch before which history was
+    let go. held: views that were, and can be read as they were.
     """
     views = {}
     for name, view in declared.views.items():
         before = known.get(name)
         was = held.get(name)
-        if was is not None and was.trace not in placed:
+        if was is not None:
             shown = Generation(was.since, epoch, was.schema, was.contents, was.order, was.last)
-            past = (*_still_there(was.past, placed, kept), shown)
+            past = (*_still_there(was.past, kept), shown)
             views[name] = replace(view, rebuilt=max(incarnation, was.rebuilt + 1), since=epoch + 1, past=past)
             continue
         if before is None:
             rebuilt = incarnation if name in rebuild.views else 0
             views[name] = replace(view, rebuilt=rebuilt, since=epoch)
             continue
-        past = _still_there(before.past, placed, kept)
-        anew = name in rebuild.views or before.trace in placed
+        past = _still_there(before.past, kept)
+        anew = name in rebuild.views or before.trace != view.trace
         rebuilt = max(incarnation, before.rebuilt + 1) if anew else before.rebuilt
-        if before.trace in placed or name in rebuild.forced:
+        if (owner_of(view.trace) if view.role == "late" else name) in rebuild.forced:
             views[name] = replace(view, rebuilt=rebuilt, since=epoch)
         elif _reading(before) == _reading(view):
             views[name] = replace(view, rebuilt=rebuilt, since=before.since, past=past)
@@ -139,11 +137,11 @@ def succeeding(
     return replace(declared, views=views)
 
 
-def _still_there(past: tuple[Generation, ...], placed: Collection[str], kept: int) -> tuple[Generation, ...]:
+def _still_there(past: tuple[Generation, ...], kept: int) -> tuple[Generation, ...]:
     """What a view was before, from where on it can be read without a gap."""
     found: list[Generation] = []
     for each in reversed(past):
-        if each.trace in placed or each.upto < kept:
+        if each.upto < kept:
             break
         found.insert(0, each)
     return tuple(found)

@@ -10,9 +10,12 @@ from __future__ import annotations
 
 import errno
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Literal
+
+import pyarrow as pa
 
 from slipstream.core.errors import DamagedLayer, LayerAway, MissingLayer
 
@@ -40,6 +43,18 @@ def telling(token: str) -> Iterator[None]:
         if error.errno not in NO_ROOM:
             raise
         raise TaskTrouble(token, "hindered", str(error)) from error
+
+
+@dataclass(frozen=True)
+class Telling:
+    """A stage of a plan that is no operator, and tells of its own troubles as these do."""
+
+    stage: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+    token: str
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        with telling(self.token):
+            yield from self.stage(batches)
 
 
 def trouble_told(text: str, token: str) -> tuple[Trouble, str] | None:

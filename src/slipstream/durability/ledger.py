@@ -12,7 +12,8 @@ somebody else's epoch of the same number has taken.
 without listing a folder. Where one is not where it is expected, the folder is listed.
 
 **History is let go in the record of an epoch first** (`Computed.kept`). The agent removes what it is told to, and is
-told only what is recorded: so what is missing without a record is lost, and is told as such.
+told only what is recorded: so what is missing without a record is lost, and is told as such. While somebody computes
+beside the epochs what these have done since (`keeping`), nothing more is let go.
 
 A store whose folder is gone, or in which the log that this process writes is gone, has *vanished*: that is trouble,
 not a takeover. If it comes back as it was, the engine goes on; if another engine has made it anew, it is superseded.
@@ -24,6 +25,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from threading import Lock
 from typing import Protocol
 
 from slipstream.core.errors import StoreTrouble, StoreVanished
@@ -98,6 +100,7 @@ class StoreLedger:
         followed = past.computed if durability.written else ()
         self._unsafe = deque((done.epoch, done.clock) for done in followed if done.epoch > self._safe)
         self._kept = past.kept
+        self._keepers, self._letting_go = 0, Lock()
         if past.clock is not None:  # what was computed before may not have reached anybody yet
             self._kept = min(past.kept, upkeep.keep_from(past.frontier, past.clock))
             self._tell(past.frontier)
@@ -119,8 +122,10 @@ class StoreLedger:
         if record.epoch <= self._computed:
             return
         kept = self._upkeep.keep_from(record.epoch, record.clock)
-        self._append(replace(record, kept=kept))
-        self._computed, self._kept = record.epoch, kept
+        with self._letting_go:
+            kept = min(kept, self._kept) if self._keepers else kept
+            self._append(replace(record, kept=kept))
+            self._computed, self._kept = record.epoch, kept
         if self._durability.written:
             self._unsafe.append((record.epoch, record.clock))
 
@@ -180,6 +185,17 @@ class StoreLedger:
     def kept(self) -> int:
         """The epoch before which history is let go."""
         return self._kept
+
+    @contextmanager
+    def keeping(self) -> Iterator[None]:
+        """While this is open, in any thread, no more history is let go."""
+        with self._letting_go:
+            self._keepers += 1
+        try:
+            yield
+        finally:
+            with self._letting_go:
+                self._keepers -= 1
 
     def change(
         self,

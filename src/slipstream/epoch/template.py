@@ -93,7 +93,7 @@ class Template:
         self._last = frame
         observed = catalyst.observed(frame)
         if not all_observed:
-            observed |= self._observed_anew(spark, frames, sent)
+            observed |= self._observed_anew(spark, frames, sent, pool)
         counts = {name: seen for name, seen in observed.items() if observed_watermark(name) is None}
         rows = {name: seen[0] or 0 for name, seen in counts.items()}
         bad = {name: seen[1] for name, seen in counts.items() if seen[1]}
@@ -103,7 +103,7 @@ class Template:
         return Outcome(tuple(stats), rows, bad, times, clock.laps)
 
     def _observed_anew(
-        self, spark: SparkSession, frames: Mapping[str, DataFrame], sent: EpochProperty
+        self, spark: SparkSession, frames: Mapping[str, DataFrame], sent: EpochProperty, pool: str
     ) -> dict[str, tuple[int | None, ...]]:
         """What the plans of shared rows observe, all computed once more: a task failed whose rows were kept already. It
         has not said what it observed, and the task in its place found the rows and computed nothing.
@@ -111,7 +111,7 @@ class Template:
         catalyst = self._catalyst
         pairs = self._all_inputs(frames, sent)
         found: dict[str, tuple[int | None, ...]] = {}
-        with _told(spark, sent):
+        with _told(spark, sent, pool):
             for shared in self._program.shared:
                 whole = catalyst.frame(catalyst.swap(shared.plan, pairs))
                 catalyst.run(whole)

@@ -5,7 +5,7 @@ from slipstream.plan.choosing import Choices, Fact, Looks, Pace, Unit, choose, r
 from slipstream.plan.compile import Compiled, Declared, View, compile_views, maintainable
 from slipstream.plan.eventtime import late_names
 from slipstream.plan.explain import step_of
-from slipstream.plan.identity import TraceNames, means_the_same, session_settings
+from slipstream.plan.identity import TraceNames, in_turn, means_the_same, session_settings
 from slipstream.plan.lower import Leaf, Program, Unplaced, lower
 from slipstream.plan.lower.record import recorded_schema
 from slipstream.plan.meaning import TIME_ZONE, Meaning, differences, of_source
@@ -42,6 +42,7 @@ __all__ = [
     "choose",
     "compile_views",
     "differences",
+    "in_turn",
     "keeping_watermarks",
     "late_names",
     "lower",

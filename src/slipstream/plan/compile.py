@@ -92,8 +92,8 @@ class Compiled:
 class Declared:
     """What is compiled. sources: each with what it means. known: the traces that views have in the store already, and
     go on with. session: the settings of the session in which the views were written. hash_bits: how long hashes are.
-    past: traces of views that are held, which are nobody's any more. left_out: views that are held. They are compiled
-    with the others, so that what these share with them stays what it is, but after them, and then left out.
+    turn: that of new traces' names. left_out: views that are held. They are compiled with the others, so that what
+    these share with them stays what it is, but after them, and then left out.
     """
 
     sources: Mapping[str, tuple[Source, Meaning]]
@@ -103,7 +103,7 @@ class Declared:
     known: Known
     session: Mapping[str, str]
     hash_bits: int = 64
-    past: Collection[str] = ()
+    turn: str = ""
     left_out: Collection[str] = ()
 
 
@@ -148,7 +148,7 @@ def compile_views(catalyst: Catalyst, declared: Declared) -> Compiled:
             inputs=inputs,
             commons=commons,
             meanings=meanings,
-            names=TraceNames(name, declared.known, declared.past),
+            names=TraceNames(name, declared.known, declared.turn),
             hash_bits=declared.hash_bits,
         )
         view = compiling.view(plans[name], frame.schema, readers[name], name in declared.recomputed)

@@ -8,8 +8,9 @@ are told apart by a number at the end; as they mean the same, it does not matter
 What views have in common lies with one of them. It stays there when others come to share it, or when that view is gone:
 what a store has already (`known`, the traces of each view) goes before a new name.
 
-A new name is never that of a trace from which a view is still read that is held (`past`): the view that joins again has
-a *turn* at the end of its traces' names, so that what it was is left as it is.
+A name is given once. What is made once epochs were computed has a *turn* at the end of its name, which no other plan of
+the app ever has: so a view that is computed anew, or comes back, never meets what its traces were before, be that still
+read, or in the hands of a merge that knows nothing of the change.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from slipstream.plan.settled import settled
 
 Known = Mapping[str, Collection[str]]
 
-_TURN = re.compile(r"-t\d+$")
+_TURN = re.compile(r"-t\d+(\.\d+)?$")
 
 _NOTHING = {"SubqueryAlias", "Repartition", "RepartitionByExpression", "RebalancePartitions"}
 """Nodes that give what they are given."""
@@ -90,10 +91,10 @@ def means_the_same(catalyst: Catalyst, leaves: Mapping[int, str], before: DataFr
 
 
 class TraceNames:
-    """Gives the traces of one view their names."""
+    """Gives the traces of a view, or of a source, their names. turn: that of new ones; none before the first epoch."""
 
-    def __init__(self, view: str, known: Known, past: Collection[str] = ()) -> None:
-        self._view, self._past = view, past
+    def __init__(self, view: str, known: Known, turn: str = "") -> None:
+        self._view, self._turn = view, turn
         self._own = {_last(trace): trace for trace in known.get(view, ())}
         self._all = {_last(trace): trace for view in sorted(known) for trace in known[view]}
         self._taken: Counter[str] = Counter()
@@ -117,14 +118,14 @@ class TraceNames:
             name = f"{name}-{self._taken[name]}"
         if name in self._own:
             return self._own[name]
-        return self._all[name] if self._sharing and name in self._all else self._new(name)
+        if self._sharing and name in self._all:
+            return self._all[name]
+        return in_turn(f"traces/{self._view}/{name}", self._turn)
 
-    def _new(self, name: str) -> str:
-        here, turn = f"traces/{self._view}/{name}", 1
-        while here in self._past:
-            turn += 1
-            here = f"traces/{self._view}/{name}-t{turn}"
-        return here
+
+def in_turn(trace: str, turn: str) -> str:
+    """The name of a trace that is made in a turn."""
+    return f"{trace}-t{turn}" if turn else trace
 
 
 def _last(trace: str) -> str:

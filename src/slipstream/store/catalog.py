@@ -1,9 +1,9 @@
 """The catalog: the sources and views of an app, as the engine that ran last knew them.
 
 It is what a reader needs to read a view without the app's own file, and what the next start compares with to find out
-which views changed. A trace's name says whose it is and which operator's; a view that is rebuilt keeps its name. So
-whoever holds something about a trace (a replica its layers, `sums` its checksums) holds it about an *identity*: the
-name, and the incarnation that rebuilt the view last.
+which views changed. A trace's name says whose it is and which operator's. Whoever holds something about a trace (a
+replica its layers, `sums` its checksums) holds it about an *identity*: the name, and the incarnation that rebuilt the
+view last.
 
 A view whose query was replaced has *generations*: what it was is read from the trace that it had, up to the epoch
 before the new one took over, for as long as history reaches. Nothing is added to such a trace any more.

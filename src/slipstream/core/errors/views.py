@@ -160,8 +160,10 @@ class OnItsWay(SlipstreamError):
 class ChangeFailed(SlipstreamError):
     """Views that were declared while the app ran could not be taken up."""
 
-    def __init__(self, views: Iterable[str], cause: str) -> None:
+    def __init__(self, views: Iterable[str], cause: str, *, known: bool = False) -> None:
+        """known: whether it is these that are at fault; else they are all that was declared."""
         named = f" ({listed(views)})" if (views := list(views)) else ""
+        self.at_fault = frozenset(views if known else ())
         super().__init__(
             f"what was declared last could not be taken up{named}, and the app goes on as it was: {cause} "
             "Declare it again with replace=True once it is mended, or take it back with app.drop(...)."
