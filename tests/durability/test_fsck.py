@@ -333,7 +333,6 @@ def test_a_torn_log_of_checksums_is_found_until_its_incarnation_is_over(folder: 
     assert f"{layout.sums_log(2)}: the end that a crash left counts no more" in done.did
 
 
-@pytest.mark.parametrize("name", PLACES)
 def read_of_a_table(engine: Pretend, epoch: int, *bodies: bytes) -> list[str]:
     """An epoch that reads a table; the parts."""
     folder = engine.root / layout.SOURCES / "rates"
@@ -380,6 +379,7 @@ def test_a_part_that_was_read_of_a_table_is_found_damaged(folder: Path, harm: st
     assert "what was read of the table 'rates': nothing of it is in this store" in seen.unchecked
 
 
+@pytest.mark.parametrize("name", PLACES)
 def test_what_the_agent_said_last_is_put_back_from_its_copy(folder: Path, name: str) -> None:
     path = folder / "store" / name
     path.write_bytes(bytes(path.stat().st_size))

@@ -80,6 +80,7 @@ ELSEWHERE = (
     "replica.",
     "restore.",
     "backfill.",
+    "hold.",
     "store.before_begin",
     "store.after_begin",
     "store.before_takeover",
