@@ -1,10 +1,10 @@
 """Looking through a store or a replica: is everything there, is it what was written, does it belong together?
 
-A store: both copies of every document, every line of every log, every byte of every layer, the layers that each
-epoch's record names, covers of the present and of the history, fences, claims, notes, and the rows of every view
-against the epoch checksums. A replica: every object of every commit that is kept, whether a newer one replaces it or
-not, its owner, claims and lineage, and then the store that it would give, restored into a temporary folder, in the
-same way.
+A store: both copies of every document, every line of every log, every byte of every layer, the layers that each epoch's
+record names, covers of the present and of the history, fences, claims, notes, what was read of tables, and the rows of
+every view against the epoch checksums. A replica: every object of every commit that is kept, whether a newer one
+replaces it or not, its owner, claims and lineage, and then the store that it would give, restored into a temporary
+folder, in the same way.
 
 What is wrong is a *finding*. What is only worth knowing (a tail that a crash tore, files that are nobody's,
 permissions) is *told*. What could not be checked is said, too: that nothing was found there means nothing.
