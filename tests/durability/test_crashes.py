@@ -49,6 +49,7 @@ ELSEWHERE = (
     "store.after_claim",
     "store.in_discard",
     "backfill.",
+    "sink.",
 )
 """Points that are visited with Spark: tests/torture/test_crash_points.py, tests/app/test_changing_crashes.py."""
 

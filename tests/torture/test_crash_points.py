@@ -84,6 +84,7 @@ ELSEWHERE = (
     "store.before_begin",
     "store.after_begin",
     "store.before_takeover",
+    "sink.",
 )
 """Points that need no Spark, which tests/durability/test_crashes.py visits, or an app that is changed:
 tests/app/test_changing_crashes.py.
