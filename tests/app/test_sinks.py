@@ -86,6 +86,29 @@ def test_every_mode_is_what_the_view_is_after_every_epoch(spark: SparkSession, t
     assert [each.after.epoch for each in changes.deliveries] == [1, 2, 3, 4, 5]
 
 
+def test_rows_that_are_owed_are_not_outside(spark: SparkSession, tmp_path: Path) -> None:
+    """A row that is taken away before it comes: it is shown while it is there more often than never."""
+    log, upserts, whole, orders = Memory(), Memory(), Memory(), sl.memory("k long, v long")
+    with sl.App("shop", store=tmp_path / "store", spark=spark, shards=2) as app:
+        app.source("orders", orders)
+        app.view("rows", "SELECT k, v + 1 AS v FROM orders")
+        app.sink("rows", MemorySink(memory=log), name="log")
+        app.sink("rows", MemorySink(mode="upsert", key=("k",), memory=upserts), name="upserts")
+        app.sink("rows", MemorySink(mode="replace", memory=whole), name="whole")
+        for sign, rows in (
+            (1, [(9, 9)]),
+            (-1, [(1, 1)]),
+            (1, [(1, 1)]),
+            (1, [(1, 1), (2, 2)]),
+            (-1, [(1, 1)]),
+        ):
+            (orders.append if sign > 0 else orders.retract)(rows)
+            app.run(until="caught_up")
+            view = Counter(tuple(row) for row in app.read("rows").collect())
+            assert added_up(log.rows) == upserts.rows == whole.rows == view
+        assert view == Counter({(9, 10): 1, (2, 3): 1})
+
+
 def test_one_that_comes_later_begins_with_the_whole_view(spark: SparkSession, tmp_path: Path) -> None:
     whole, later = Memory(), Memory()
     with Shop(spark, tmp_path) as shop:

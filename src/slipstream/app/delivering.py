@@ -176,9 +176,10 @@ class ViewLog:
         if since is None:
             return self._whole(entry, upto)
         contents = Contents.described(entry.at(upto).contents)
-        check_there(self._store, self._declared.view, upto, since, base=not contents.is_bag)
+        net = self._declared.sink.mode != "changes"
+        check_there(self._store, self._declared.view, upto, since, base=net or not contents.is_bag)
         stretches = [(Contents.described(was.contents), a, b) for was, a, b in entry.between(since, upto)]
-        reading = changes_of(self._declared.view, stretches, str(self._store.root), self._shards)
+        reading = changes_of(self._declared.view, stretches, str(self._store.root), self._shards, net=net)
 
         def changes() -> Iterator[pa.Table]:
             for number in range(self._shards):
@@ -186,16 +187,16 @@ class ViewLog:
                     if table.num_rows:
                         yield table
 
-        if self._declared.sink.mode == "changes":
+        if not net:
             schema = _with_beside(contents.schema.remove_metadata(), contents)
             there = next(changes(), None) is not None
             return Append(lambda: (table.cast(schema) for table in changes())) if there else None
-        net = netted(contents.schema.remove_metadata(), changes())
-        if not net.num_rows:
+        moved = netted(contents.schema.remove_metadata(), changes())
+        if not moved.num_rows:
             return None
         if self._declared.sink.mode == "replace":
             return self._whole(entry, upto)
-        return by_key(net, self._declared.sink.key, sink=self._declared.name, view=self._declared.view)
+        return by_key(moved, self._declared.sink.key, sink=self._declared.name, view=self._declared.view)
 
     def _whole(self, entry: ViewEntry, upto: int) -> Replace:
         """All rows as of an epoch."""

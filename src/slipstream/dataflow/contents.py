@@ -22,7 +22,7 @@ from slipstream.dataflow.extreme import seen
 from slipstream.dataflow.formulas import buffers_of, evaluate
 from slipstream.dataflow.panes import Windows, window_array
 from slipstream.dataflow.task import prefixed
-from slipstream.trace import Span, TraceReader, layer_schema, shard_span
+from slipstream.trace import Span, TraceReader, consolidate, layer_schema, shard_span
 from slipstream.trace.rows import Ints, column, integers, is_bag, key_columns, value_columns
 
 
@@ -138,6 +138,30 @@ class Contents:
             shown = shown.append_column(name, column(updates, what))
         return shown
 
+    def moves(self, root: Path, since: int, until: int, span: Span) -> pa.Table:
+        """By how much more often each row is shown as of `until` than as of `since`, in the form of changes. Rows that
+        are owed are not shown, so this is not what the updates come to where there are any.
+        """
+        if not self.is_bag:
+            return self.changes(root, since, until, span)
+        reader = TraceReader(root / self.trace, until, span, schema=self.stored)
+        touched = np.unique(integers(reader.log(since, until, ["h"]), "h"))
+        parts = [layer_schema(self.stored).empty_table()]
+        for epoch, sign in ((since, -1), (until, 1)):
+            if epoch:
+                there = TraceReader(root / self.trace, epoch, span, schema=self.stored)
+                rows = consolidate(there.matches(touched, [])[1])
+                times = sign * np.maximum(integers(rows, "diff"), 0)
+                for name, values in (("diff", times), ("epoch", np.full(len(times), until))):
+                    at = rows.schema.get_field_index(name)
+                    rows = rows.set_column(at, rows.schema.field(at), pa.array(values, pa.int64()))
+                parts.append(rows)
+        moved = consolidate(pa.concat_tables(parts).combine_chunks())
+        shown = self._shown(moved)
+        for name, what in self.beside.items():
+            shown = shown.append_column(name, column(moved, what))
+        return shown
+
     def _shown(self, rows: pa.Table) -> pa.Table:
         made: dict[str, pa.Array] = {}
         if not self.is_bag:
@@ -172,8 +196,8 @@ class Contents:
 
 @dataclass(frozen=True)
 class Reading:
-    """A read of a view as a Spark stage: one task a span, numbered by the column `id`. `since` asks for changes.
-    Columns are named by their places.
+    """A read of a view as a Spark stage: one task a span, numbered by the column `id`. `since` asks for changes; for
+    what they come to of what is shown, where it is `net`. Columns are named by their places.
     """
 
     contents: Contents
@@ -181,12 +205,14 @@ class Reading:
     spans: int
     as_of: int
     since: int | None = None
+    net: bool = False
 
     def span(self, number: int) -> Iterator[pa.Table]:
         """One span of what is read: the view's columns, then those beside if it is changes."""
         span = shard_span(number, self.spans)
         if self.since is not None:
-            yield self.contents.changes(Path(self.root), self.since, self.as_of, span)
+            asked = self.contents.moves if self.net else self.contents.changes
+            yield asked(Path(self.root), self.since, self.as_of, span)
         else:
             yield from self.contents.now(Path(self.root), self.as_of, span)
 

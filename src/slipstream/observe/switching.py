@@ -100,8 +100,12 @@ Stretch = tuple[Contents, int, int]
 """A description of a view, and the epochs between which it is that."""
 
 
-def changes_of(view: str, stretches: Sequence[Stretch], root: str, spans: int) -> Reading | Parts:
-    """The changes of a view over stretches that follow each other, each from the epoch after the last one's end."""
+def changes_of(
+    view: str, stretches: Sequence[Stretch], root: str, spans: int, *, net: bool = False
+) -> Reading | Parts:
+    """The changes of a view over stretches that follow each other, each from the epoch after the last one's end. net:
+    what they come to of what is shown.
+    """
     check_columns(view, stretches)
     parts: list[Reading | Switch] = []
     for i, (contents, since, until) in enumerate(stretches):
@@ -109,7 +113,7 @@ def changes_of(view: str, stretches: Sequence[Stretch], root: str, spans: int) -
             before, _, last = stretches[i - 1]
             parts.append(Switch(before, contents, root, spans, since, last))
         if since < until or len(stretches) == 1:
-            parts.append(Reading(contents, root, spans, until, since))
+            parts.append(Reading(contents, root, spans, until, since, net))
     return parts[0] if isinstance(parts[0], Reading) and len(parts) == 1 else Parts(tuple(parts))
 
 
