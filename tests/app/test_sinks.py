@@ -252,7 +252,10 @@ def test_what_the_store_lost_is_taken_up_from_a_target(spark: SparkSession, tmp_
             threading.Event().wait(0.05)
         shop.app.stop()
     shutil.copytree(replica, tmp_path / "early")
-    with Shop(spark, tmp_path, replicas=[replica.as_uri()]) as shop:
+    stuck = f"faulty+file://{replica}?delay=60"
+    with Shop(
+        spark, tmp_path, replicas=[stuck]
+    ) as shop:  # nothing of this is durable before the store is gone
         shop.app.sink("totals", sl.to_folder(out))
         shop.feed((1, 2))
         shop.feed((2, 3))

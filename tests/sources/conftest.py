@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,17 +19,23 @@ Rows = Callable[..., list[tuple[Any, ...]]]
 
 
 @pytest.fixture
-def attach(spark: SparkSession, tmp_path: Path) -> Attach:
-    """Give a source its place in an app; `consumed` and `base` as after a restart."""
+def attach(spark: SparkSession, tmp_path: Path) -> Iterator[Attach]:
+    """Give a source its place in an app; `consumed` and `base` as after a restart. It is closed at the end: a process
+    may watch so many folders, and no more.
+    """
+    made: list[Source] = []
 
     def attached(
         source: Source, consumed: Sequence[Any] = (), name: str = "input", base: Any = None
     ) -> Source:
         recorded = [json.loads(json.dumps(range_)) for range_ in consumed]
         source.attach(name, spark, tmp_path / "store" / name, recorded, json.loads(json.dumps(base)))
+        made.append(source)
         return source
 
-    return attached
+    yield attached
+    for source in made:
+        source.close()
 
 
 @pytest.fixture

@@ -161,7 +161,8 @@ def test_an_app_leaves_the_user_s_session_active(spark: SparkSession, tmp_path: 
     """Spark reads queries with the settings of the active session, whichever session they are written in."""
     mine = spark.newSession()
     mine.conf.set("spark.sql.session.timeZone", "Pacific/Chatham")
-    mine.range(1).count()
+    mine.createDataFrame([(1,)], "n int")  # which makes it the active one
+    _assert_active(mine)
     with App("active", tmp_path / "store", spark=mine) as app:
         numbers = memory("n int")
         app.source("numbers", numbers)
