@@ -500,11 +500,13 @@ def assemble(
     held, sources = held or {}, setup.sources
     there = _catalog_at(setup.claim.store, frontier)
     again = with_readers(set(setup.asked), setup.inputs)
-    stay = {
-        name: view.traces
-        for name, view in there.views.items()
-        if name not in again and not (view.role == "late" and owner_of(view.trace) in again)
-    }
+    stay: dict[str, list[str]] = {}
+    for name, view in there.views.items():
+        whose = (
+            owner_of(view.trace) if view.role == "late" else name
+        )  # late rows are kept by the view's own plan
+        if whose not in again:
+            stay.setdefault(whose, []).extend(view.traces)
     turn = f"{setup.claim.incarnation}.{next(setup.turns)}" if frontier else ""
     declared = Declared(
         spark=setup.spark,
