@@ -255,10 +255,6 @@ class Deliveries:
         self._written = 0.0
         self._lock = threading.RLock()
 
-    @property
-    def names(self) -> list[str]:
-        return list(self._declared)
-
     def of_view(self, view: str) -> list[str]:
         """The sinks that follow a view."""
         return [each.name for each in self._declared.values() if each.view == view]

@@ -36,6 +36,3 @@ def netted(schema: pa.Schema, updates: Iterable[pa.Table]) -> pa.Table:
     columns = [changed.column(name) for name in named]
     diffs = changed.column("diff")
     return pa.Table.from_arrays([*columns, diffs], schema=schema.append(pa.field(DIFF, pa.int64())))
-
-
-__all__ = ["DIFF", "netted"]

@@ -148,7 +148,7 @@ class Sink(ABC):
             raise BadSinkOption(
                 "mode='upsert' without key=", "name the columns that tell the view's rows apart"
             )
-        if self.mode != "upsert" and self.key and not self.may_have_key:
+        if self.mode != "upsert" and self.key:
             raise BadSinkOption(f"key= with mode={self.mode!r}", "leave it out, or give mode='upsert'")
 
     @property
@@ -162,11 +162,6 @@ class Sink(ABC):
         return not self.exactly_once
 
     @property
-    def may_have_key(self) -> bool:
-        """Whether a key means something in any mode."""
-        return False
-
-    @property
     @abstractmethod
     def shown(self) -> str:
         """The target for people, without secrets."""
@@ -174,6 +169,13 @@ class Sink(ABC):
     @abstractmethod
     def opened(self, name: str) -> Target:
         """Connect to it, as the sink of this name. It makes nothing yet."""
+
+
+def told(found: Stamp | None) -> str:
+    """The stamp that a target has in place of another, for people."""
+    if found is None:
+        return "its stamp is gone"
+    return f"epoch {found.epoch} by incarnation {found.incarnation}"
 
 
 def keys_of(key: str | Sequence[str] | None) -> tuple[str, ...]:

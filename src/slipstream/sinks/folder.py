@@ -35,7 +35,7 @@ from slipstream.core.errors import (
     TargetFenced,
     TargetNotOurs,
 )
-from slipstream.sinks.base import Append, Delivery, Mode, Replace, Sink, Stamp
+from slipstream.sinks.base import Append, Delivery, Mode, Replace, Sink, Stamp, told
 
 Format = Literal["parquet", "json", "csv"]
 
@@ -123,7 +123,7 @@ class FolderTarget:
         newest = self._newest()
         found = None if newest is None else newest.stamp
         if found != delivery.before:
-            raise TargetFenced(self._name, self._sink.shown, _told(found))
+            raise TargetFenced(self._name, self._sink.shown, told(found))
         if newest is None:
             self._check_empty()
         else:
@@ -225,12 +225,6 @@ class FolderTarget:
         for each in self._root.iterdir():
             if each.name not in (place, _OWN):
                 each.unlink()
-
-
-def _told(found: Stamp | None) -> str:
-    if found is None:
-        return "its stamp is gone"
-    return f"epoch {found.epoch} by incarnation {found.incarnation}"
 
 
 def _moved(said: Any) -> tuple[str, str] | None:

@@ -52,6 +52,7 @@ from slipstream.sinks.base import (
     Stamp,
     Upsert,
     keys_of,
+    told,
 )
 from slipstream.sinks.delta.columns import Columns, NoSuchColumn, fitted, has_local_time, landed
 from slipstream.sinks.delta.commit import Commit, columns_of
@@ -134,7 +135,7 @@ class DeltaTarget:
         found = self._found()
         stamp = None if found is None else found.stamp
         if without_lineage(stamp) != without_lineage(delivery.before):
-            raise TargetFenced(self._name, self._sink.shown, _told(stamp))
+            raise TargetFenced(self._name, self._sink.shown, told(stamp))
         schema = self._landed(delivery.schema)
         commit = Commit(self._sink.uri, self._options, self._sink.key, delivery, schema)
         try:
@@ -240,7 +241,7 @@ class DeltaTarget:
             return  # then the first error tells more
         stamp = None if found is None else found.stamp
         if without_lineage(stamp) not in map(without_lineage, (delivery.before, delivery.after)):
-            raise TargetFenced(self._name, self._sink.shown, _told(stamp)) from None
+            raise TargetFenced(self._name, self._sink.shown, told(stamp)) from None
 
 
 def _lacks_local_time(table: DeltaTable, columns: Columns) -> bool:
@@ -287,12 +288,6 @@ def _no_panic() -> Iterator[None]:
         if type(error).__name__ != _PANIC:
             raise
         raise RuntimeError(f"the library deltalake failed: {error}") from error
-
-
-def _told(stamp: Stamp | None) -> str:
-    if stamp is None:
-        return "its stamp is gone"
-    return f"epoch {stamp.epoch} by incarnation {stamp.incarnation}"
 
 
 def to_delta(

@@ -31,7 +31,7 @@ from slipstream.core.errors import (
     TargetRefuses,
 )
 from slipstream.core.errors.base import first_line
-from slipstream.sinks.base import Append, Delivery, Stamp
+from slipstream.sinks.base import Append, Delivery, Stamp, told
 from slipstream.sinks.postgres.connecting import Connection, begin, connect, holder, lock
 from slipstream.sinks.postgres.table import (
     Table,
@@ -235,11 +235,7 @@ def _first_schema(connection: Connection) -> str:
 
 
 def _told(table: Table | None, found: Stamp | None) -> str:
-    if table is None:
-        return "it is gone"
-    if found is None:
-        return "its stamp is gone"
-    return f"epoch {found.epoch} by incarnation {found.incarnation}"
+    return "it is gone" if table is None else told(found)
 
 
 def _key_in(detail: str | None) -> str:
